@@ -1,0 +1,237 @@
+"""The command line: ``dyna-gym envs``, ``dyna-gym check ID``, ``dyna-gym eval ...``.
+
+Each subcommand loads what it needs only when it is called. Exit codes: 0 fine, 1 a check failed, 2 a
+mistake in the command (one line, no traceback), 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium as gym
+
+from dyna_gym import __version__
+from dyna_gym.errors import ConfigError, DynaGymError
+
+Subparsers = Any  # argparse's own type for it is private
+
+_EPILOG = """\
+examples:
+  dyna-gym envs                                    which ids there are
+  dyna-gym check DynaGym-Sokoban-v0                does an env keep its contract?
+  dyna-gym check my_package:MyWorld-v0 --json      the same for an env of yours
+  dyna-gym eval --help                             play episodes and report success
+
+Train with `python -m dyna_gym.trainers.<name> --help`.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code.
+
+    Args:
+        argv: Arguments without the program's name; default those of the process.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        args = _parser(arguments).parse_args(arguments)
+        return int(args.run(args))
+    except (DynaGymError, gym.error.Error) as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dyna-gym",
+        description="Environments and wrappers for LLM agents that learn by imagining.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"dyna-gym {__version__}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_envs(subparsers)
+    _add_check(subparsers)
+    _add_eval(subparsers, chosen="eval" in arguments)
+    return parser
+
+
+def _command(
+    subparsers: Subparsers, name: str, text: str, example: str, run: Callable[[Any], int]
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        name,
+        help=text,
+        description=f"{text[0].upper()}{text[1:]}.",
+        epilog=f"example:\n  {example}\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+# -- envs ---------------------------------------------------------------------------------------------
+
+_COLUMNS = ("id", "world", "train / eval_id / eval_ood", "branching", "max steps", "extra")
+
+
+def _add_envs(subparsers: Subparsers) -> None:
+    text = "list the registered ids: world, tasks a split, branching, step budget, extra needed"
+    parser = _command(subparsers, "envs", text, "dyna-gym envs", _envs)
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+
+
+def _envs(args: argparse.Namespace) -> int:
+    from dyna_gym.registration import IDS
+
+    rows = [_env_row(env_id) for env_id in IDS]
+    if args.json:
+        for row in rows:
+            print(json.dumps(row, ensure_ascii=False))
+        return 0
+    cells = [_COLUMNS, *(tuple(str(row[c]) for c in _COLUMNS) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for line in cells:
+        padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        print("  ".join(padded).rstrip())
+    for row in rows:
+        if row["problem"]:
+            print(f"\n{row['id']} cannot be made here: {row['problem']}")
+    return 0
+
+
+def _env_row(env_id: str) -> dict[str, Any]:
+    from dyna_gym.errors import MissingExtra
+    from dyna_gym.task import SPLITS
+
+    row: dict[str, Any] = dict.fromkeys(_COLUMNS, "?") | {"id": env_id, "problem": None}
+    try:
+        env = gym.make(env_id)
+    except MissingExtra as error:
+        return row | {"extra": error.extra, "problem": str(error)}
+    except DynaGymError as error:  # such as data that was not downloaded
+        return row | {"problem": " ".join(str(error).split())}
+    base: Any = env.unwrapped
+    splits = [base.world.tasks(split) for split in SPLITS]
+    default = env.get_wrapper_attr("_default")
+    budgets = {t.params.get("max_steps", default) for tasks in splits for t in tasks}
+    row["world"] = base.world.name
+    row[_COLUMNS[2]] = " / ".join(f"{len(tasks):,}" for tasks in splits)
+    row["branching"] = base.branching
+    row["max steps"] = "none" if None in budgets else str(max(budgets))
+    row["extra"] = _extra(base.world.name)
+    env.close()
+    return row
+
+
+def _extra(world: str) -> str:
+    """The optional extra that is named after the world, or ``-``."""
+    from importlib.metadata import PackageNotFoundError, metadata
+
+    try:
+        extras = metadata("dyna-gym").get_all("Provides-Extra") or []
+    except PackageNotFoundError:
+        return "-"
+    return next((extra for extra in extras if world.startswith(extra)), "-")
+
+
+# -- check --------------------------------------------------------------------------------------------
+
+
+def _add_check(subparsers: Subparsers) -> None:
+    text = "check that an env keeps the contract (see dyna_gym.testing); exit code 1 if it does not"
+    example = "dyna-gym check DynaGym-Sokoban-v0 --episodes 20"
+    parser = _command(subparsers, "check", text, example, _check)
+    parser.add_argument("id", help="a registered id; for an env of yours module:id")
+    parser.add_argument(
+        "--episodes",
+        type=int,
+        default=5,
+        metavar="N",
+        help="tasks a split that the expert and the idle agents play (default 5)",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+
+
+def _check(args: argparse.Namespace) -> int:
+    if args.episodes < 1:
+        raise ConfigError(f"--episodes: got {args.episodes}, expected a whole number >= 1")
+    _require_known(args.id)
+    from dataclasses import asdict
+
+    from tqdm import tqdm
+
+    from dyna_gym.testing import CHECKS, CheckResult, run_checks
+
+    # disable=None: no bar where standard error is not a terminal.
+    with tqdm(total=len(CHECKS), desc=args.id, leave=False, disable=None) as bar:
+
+        def show(result: CheckResult) -> None:
+            line = json.dumps(asdict(result)) if args.json else _line(result)
+            tqdm.write(line, file=sys.stdout)
+            sys.stdout.flush()
+            bar.update()
+
+        results = run_checks(args.id, episodes=args.episodes, on_result=show)
+    failed = sum(not result.passed for result in results)
+    if not args.json:
+        passed = sum(result.status == "passed" for result in results)
+        skipped = len(results) - passed - failed
+        print(f"{args.id}: {passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed else 0
+
+
+def _line(result: Any) -> str:
+    mark = {"passed": "ok  ", "failed": "FAIL", "skipped": "skip"}[result.status]
+    return f"{mark} {result.name:<22} {result.seconds:6.2f} s  {result.detail}"
+
+
+def _require_known(env_id: str) -> None:
+    import importlib
+
+    module, _, name = env_id.rpartition(":")
+    if module:
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                f"{env_id!r}: the module {module!r} cannot be imported ({error}); "
+                "run the command where it can, or install it"
+            ) from error
+    if name in gym.registry:
+        return
+    ours = [known for known in gym.registry if known.startswith(("DynaGym", "DreamGym"))]
+    near = difflib.get_close_matches(name, ours, n=1, cutoff=0.4)
+    hint = f"did you mean {near[0]!r}?" if near else "for an env of yours give module:id"
+    raise ConfigError(f"there is no id {name!r}; {hint} (`dyna-gym envs` lists them)")
+
+
+# -- eval ---------------------------------------------------------------------------------------------
+
+
+def _add_eval(subparsers: Subparsers, chosen: bool) -> None:
+    text = "play episodes with a policy and report success"
+    example = "dyna-gym eval DynaGym-Sokoban-v0 --policy expert --episodes 20"
+    parser = _command(subparsers, "eval", text, example, _eval)
+    if chosen:  # its arguments are read from the module, which other commands need not load
+        from dyna_gym import evaluation
+
+        evaluation.add_arguments(parser)
+
+
+def _eval(args: argparse.Namespace) -> int:
+    from dyna_gym import evaluation
+
+    _require_known(args.id)
+    return int(evaluation.run(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""Errors of dyna_gym, one type a boundary.
+
+Every message says what was got, what was expected and what to do next. Nothing that an *agent*
+writes raises: a bad action is reported in ``info["invalid_reason"]``. What raises is a mistake of the
+person who wrote the program, or a machine that failed.
+"""
+
+from __future__ import annotations
+
+
+class DynaGymError(Exception):
+    """Base of all errors that dyna_gym raises itself."""
+
+
+class DynaGymWarning(UserWarning):
+    """Base of all warnings of dyna_gym; our own tests turn them into errors."""
+
+
+class ConfigError(DynaGymError, ValueError):
+    """A setting cannot be used as given."""
+
+
+class UnknownTask(DynaGymError, KeyError):
+    """``options={"task": ...}`` names a task that this env does not have."""
+
+    def __str__(self) -> str:
+        """KeyError would show the message quoted, with its newlines escaped."""
+        return str(self.args[0]) if self.args else ""
+
+
+class StateMismatch(DynaGymError, ValueError):
+    """A snapshot was restored in an env of another kind or configuration."""
+
+
+class BranchError(DynaGymError, TypeError):
+    """A layer of the stack cannot be branched: stepping ahead below it would leave traces."""
+
+
+class ReplayDiverged(DynaGymError, RuntimeError):
+    """Re-running the recorded actions did not show the recorded observations."""
+
+
+class MachineryError(DynaGymError, RuntimeError):
+    """A browser, a device or an endpoint failed.
+
+    A world raises this out of its hooks; `WorldEnv.step` retries and then truncates the episode with
+    ``info["error"]``, so that machinery failure is never scored as the agent's failure.
+    """
+
+
+class MissingExtra(DynaGymError, ImportError):
+    """A package of an optional extra is not installed."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(
+            f"{purpose} needs the package {package!r}, which is not installed. "
+            f'Install it with: pip install "dyna-gym[{extra}]"'
+        )
+        self.package, self.extra = package, extra

@@ -1,0 +1,1 @@
+"""What the trainers share: pure functions with tests, a collector and an optimiser step."""

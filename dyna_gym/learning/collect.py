@@ -1,0 +1,146 @@
+"""The lockstep collector: single envs, one policy call for all that are alive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+from tqdm import tqdm
+
+from dyna_gym.errors import ConfigError
+from dyna_gym.policies.base import Policy, as_messages
+from dyna_gym.responses import Response
+from dyna_gym.simulation import can_measure, draft_score, simulation_score
+from dyna_gym.task import Task
+from dyna_gym.trajectory import Trajectory, Transition
+
+
+class _Slot:
+    """One env and the episode that it is in."""
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        self.env = env
+        self.number = -1
+        self.trajectory: Trajectory | None = None
+        self.prompt: Any = None
+        self.info: dict[str, Any] = {}
+        self.draft: tuple[str, Response] | None = None
+
+    def start(self, number: int, task: Task, seed: int) -> None:
+        self.number, self.draft = number, None
+        self.prompt, self.info = self.env.reset(seed=seed, options={"task": task})
+        mode = "resim" if "search" in self.info else "plain"
+        if "phase" in self.info:
+            mode = "sim_rollout"
+        self.trajectory = Trajectory(task, seed=seed, mode=mode, error=self.info.get("error"))
+
+    def advance(self, response: Response, measure: bool) -> bool:
+        """Step the env with the response; whether the episode has ended."""
+        trajectory, before, prompt = self.trajectory, self.info, self.prompt
+        assert trajectory is not None
+        sim_score = None
+        if measure and before.get("phase") == "refine":
+            sim_score = draft_score(self.env, before)
+        elif measure and before.get("phase") is None:
+            sim_score = simulation_score(self.env, response.text)
+        self.prompt, reward, terminated, truncated, self.info = self.env.step(response.text)
+        if self.info.get("phase") == "refine" and not (terminated or truncated):
+            self.draft = (prompt, response)
+            return False
+        plain, draft = self.draft or (None, None)
+        world = self.env.unwrapped.world  # type: ignore[attr-defined]
+        futures = before.get("futures", ())
+        trajectory.transitions.append(
+            Transition(
+                prompt=prompt,
+                response=response,
+                reward=float(reward),
+                terminated=terminated,
+                truncated=truncated,
+                state=str(before["observation"]),
+                action=self.info["action"],
+                invalid_reason=self.info["invalid_reason"],
+                plain_prompt=plain,
+                draft=draft,
+                futures=tuple((a, world.digest(s)) for a, s in futures),
+                lookahead_steps=int(before.get("lookahead_steps", 0)),
+                sim_score=sim_score,
+            )
+        )
+        self.draft = None
+        trajectory.success, trajectory.score = self.info["success"], self.info["score"]
+        trajectory.error = self.info.get("error")
+        return terminated or truncated
+
+
+def collect(
+    envs: Sequence[gym.Env[Any, Any]],
+    policy: Policy,
+    tasks: Sequence[Task],
+    *,
+    seed: int = 0,
+    measure: bool = True,
+    progress: str | None = None,
+) -> list[Trajectory]:
+    """Play one episode of each task.
+
+    Envs are stepped in lockstep with one call of the policy for all that are in an episode; an env whose
+    episode has ended takes the next task at once. A group is a task given several times.
+
+    Args:
+        envs: Agent envs of one kind (`dyna_gym.make_agent_env`).
+        policy: Who answers.
+        tasks: One episode each.
+        seed: Seed of the episodes' own randomness; episode ``i`` is reset with ``seed + i``.
+        measure: Whether to measure the simulation score of each response (in branches, whose steps are not
+            counted as lookahead). Left out where the world cannot be branched.
+        progress: Label of a progress bar, or None for no bar.
+
+    Returns:
+        One trajectory a task, in the order of the tasks. Those with ``error`` set are of failed machinery
+        and must not be learned from.
+    """
+    if not envs:
+        raise ConfigError("collect() got no envs, expected at least one")
+    measure = measure and can_measure(envs[0])
+    done: list[Trajectory | None] = [None] * len(tasks)
+    slots = [_Slot(env) for env in envs[: len(tasks)]]
+    queue = iter(range(len(tasks)))
+    bar = tqdm(total=len(tasks), desc=progress, disable=progress is None, leave=False)
+
+    def finish(slot: _Slot) -> None:
+        done[slot.number] = slot.trajectory
+        bar.update()
+
+    def next_task(slot: _Slot) -> bool:
+        for number in queue:
+            slot.start(number, tasks[number], seed + number)
+            if not slot.info.get("error"):
+                return True
+            finish(slot)  # the machinery failed at reset: nothing to play
+        return False
+
+    live = [slot for slot in slots if next_task(slot)]
+    while live:
+        responses = policy.act(
+            [as_messages(slot.prompt) for slot in live],
+            [{**slot.info, "slot": slots.index(slot)} for slot in live],
+        )
+        still = []
+        for slot, response in zip(live, responses, strict=True):
+            if not slot.advance(response, measure):
+                still.append(slot)
+                continue
+            finish(slot)
+            if next_task(slot):
+                still.append(slot)
+        live = still
+    bar.close()
+    return [t for t in done if t is not None]
+
+
+def split_failed(trajectories: Sequence[Trajectory]) -> tuple[list[Trajectory], int]:
+    """Those to learn from, and how many the machinery spoiled."""
+    good = [t for t in trajectories if t.error is None]
+    return good, len(trajectories) - len(good)

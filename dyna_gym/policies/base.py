@@ -1,0 +1,95 @@
+"""What a policy is: text in, responses out; and what a trainer needs besides."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dyna_gym.responses import Response
+
+if TYPE_CHECKING:
+    import torch
+
+Message = dict[str, Any]
+"""``{"role": "system" | "user" | "assistant", "content": str}``; content may carry images later."""
+
+
+def as_messages(observation: Any) -> list[Message]:
+    """The messages of an agent env's observation: a prompt, or messages already."""
+    if isinstance(observation, str):
+        return [{"role": "user", "content": observation}]
+    return list(observation)
+
+
+class Policy(ABC):
+    """Anything that answers prompts. A trainer does not know which policy it has."""
+
+    @abstractmethod
+    def act(
+        self, messages: Sequence[Sequence[Message]], infos: Sequence[dict[str, Any]]
+    ) -> list[Response]:
+        """Answer a batch of prompts, in one call of the model.
+
+        Args:
+            messages: One conversation a row.
+            infos: The env's ``info`` of each row.
+
+        Returns:
+            One response a row.
+        """
+
+    def seed(self, seed: int) -> None:  # noqa: B027 - a policy without randomness has nothing to do
+        """Seed the policy's own generator."""
+
+
+class TrainablePolicy(Policy):
+    """A policy whose responses can be scored and whose parameters can be trained."""
+
+    temperature: float
+    """Sampling temperature; 0 is greedy."""
+    max_new_tokens: int
+
+    @abstractmethod
+    def encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """Token ids of a conversation, ready for the response to follow."""
+
+    @abstractmethod
+    def encode_response(self, text: str) -> tuple[int, ...]:
+        """Token ids of a response that someone else wrote (distillation), end token included."""
+
+    @abstractmethod
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Text of a response's tokens, without special tokens."""
+
+    @abstractmethod
+    def score(
+        self, prompt_ids: Sequence[Sequence[int]], token_ids: Sequence[Sequence[int]]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Log-probabilities of given responses, with gradients, at temperature 1.
+
+        Args:
+            prompt_ids: Prompt of each of B rows.
+            token_ids: Response of each row, at most L tokens.
+
+        Returns:
+            ``logprobs`` [B, L] (natural log; 0 where there is no token) and ``mask`` [B, L] (1.0 for
+            a token of the policy, 0.0 for padding).
+        """
+
+    @abstractmethod
+    def parameters(self) -> Iterable[torch.nn.Parameter]:
+        """What an optimiser trains."""
+
+    @property
+    @abstractmethod
+    def model(self) -> torch.nn.Module:
+        """The module that holds the parameters (what accelerate prepares)."""
+
+    @abstractmethod
+    def save(self, folder: str) -> None:
+        """Write weights and tokenizer; the inverse is `dyna_gym.policies.load_policy`."""
+
+    @abstractmethod
+    def copy(self) -> TrainablePolicy:
+        """A frozen copy, for instance as the KL reference."""

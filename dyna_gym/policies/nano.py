@@ -1,0 +1,129 @@
+"""NanoPolicy: a Llama-class model of a few 100,000 weights, from scratch, for a laptop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from dyna_gym.errors import ConfigError
+from dyna_gym.policies.base import Message
+from dyna_gym.policies.causal import CausalPolicy, saved_settings
+from dyna_gym.policies.vocabulary import build_tokenizer
+from dyna_gym.world import World
+
+_PROMPT_END = "<think>\n"
+"""The prompt ends with what every response begins with, like a chat template that opens it."""
+
+
+class NanoPolicy(CausalPolicy):
+    """A small Llama (Hugging Face's own class) over a world's closed vocabulary.
+
+    For prompts of style ``compact``. Generation is batched, with a KV cache; the sampled token ids
+    and their log-probabilities are kept.
+
+    Args:
+        world: The world whose vocabulary the tokenizer has.
+        seed: Seed of the weights and of the sampling generator.
+        hidden: Width of the model.
+        layers: Number of layers.
+        heads: Attention heads a layer.
+        temperature: Sampling temperature; 0 is greedy.
+        max_new_tokens: Longest response, in tokens.
+        max_batch: Rows generated at once, at most.
+    """
+
+    kind = "nano"
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        seed: int = 0,
+        hidden: int = 64,
+        layers: int = 3,
+        heads: int = 4,
+        temperature: float = 1.0,
+        max_new_tokens: int = 96,
+        max_batch: int = 256,
+    ) -> None:
+        if hidden % heads or (hidden // heads) % 2:
+            raise ConfigError(
+                f"hidden: got {hidden} with {heads} heads, expected an even multiple of the heads"
+            )
+        tokenizer = build_tokenizer(world)
+        config = LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=hidden,
+            intermediate_size=hidden * 3,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            num_key_value_heads=heads,
+            max_position_embeddings=1024,
+            tie_word_embeddings=True,
+            pad_token_id=tokenizer.pad_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            bos_token_id=None,
+        )
+        with torch.random.fork_rng(devices=[]):  # the global generator stays as it is
+            torch.manual_seed(seed)
+            model = LlamaForCausalLM(config)
+        self._adopt(model, tokenizer, seed, temperature, max_new_tokens, max_batch)
+
+    def _adopt(
+        self,
+        model: Any,
+        tokenizer: Any,
+        seed: int,
+        temperature: float,
+        max_new_tokens: int,
+        max_batch: int,
+    ) -> None:
+        self._set_up(
+            model,
+            tokenizer,
+            end_ids=(tokenizer.eos_token_id,),
+            pad_id=tokenizer.pad_token_id,
+            seed=seed,
+            temperature=temperature,
+            max_new_tokens=max_new_tokens,
+            max_batch=max_batch,
+        )
+        self._text = [tokenizer.decode([i]) for i in range(len(tokenizer))]
+
+    def encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """Tokens of the messages' texts, then of what opens a response."""
+        text = "".join(str(m["content"]) for m in messages) + _PROMPT_END
+        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def encode_response(self, text: str) -> tuple[int, ...]:
+        """Tokens of a response, without what the prompt has opened already, and the end token."""
+        body = text.removeprefix(_PROMPT_END)
+        return (*self.tokenizer(body, add_special_tokens=False)["input_ids"], *self._end_ids)
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Text of a response, with what the prompt opened put back in front."""
+        skip = (*self._end_ids, self._pad)
+        return _PROMPT_END + "".join(self._text[t] for t in token_ids if t not in skip)
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | Path,
+        *,
+        seed: int = 0,
+        temperature: float = 1.0,
+        max_new_tokens: int | None = None,
+        max_batch: int = 256,
+    ) -> NanoPolicy:
+        """Read what `save` wrote."""
+        model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+        policy = cls.__new__(cls)
+        if max_new_tokens is None:
+            max_new_tokens = saved_settings(folder)["max_new_tokens"]
+        policy._adopt(model, tokenizer, seed, temperature, max_new_tokens, max_batch)
+        return policy

@@ -1,0 +1,280 @@
+"""ReSim's search: real rollouts from a state, valued and thinned out (Dyna-Mind, Algorithm 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from dyna_gym.branching import StackState, clone, fresh_rng, restore
+from dyna_gym.errors import ConfigError
+from dyna_gym.policies.base import Policy, as_messages
+from dyna_gym.responses import format_response, format_simulation, parse_response
+from dyna_gym.task import Task
+
+ValueFn = Callable[[Sequence[Task], Sequence[str]], "np.ndarray"]
+"""(tasks, states) of n rollout ends -> values [n] in [0, 1]: V_nu of the paper."""
+
+
+@dataclass
+class Rollout:
+    """One course of action that was really taken."""
+
+    steps: list[tuple[str, str]] = field(default_factory=list)
+    """(action, digest of the real state after it); detours left out."""
+    end: str = ""
+    """Last state."""
+    value: float = 0.0
+    success: bool = False
+    done: bool = False
+
+
+@dataclass
+class SearchTree:
+    """What a search from one state found."""
+
+    rollouts: list[Rollout]
+    """All distinct rollouts, in the order found."""
+    best: int
+    """Index of the one with the highest value; among equals the shortest."""
+    shown: list[int]
+    """Indices that a response is made of: the best and ``keep - 1`` random others, shuffled."""
+    env_steps: int = 0
+    tokens: int = 0
+    error: str | None = None
+    """The machinery failed during the search; nothing of it can be used."""
+
+    def shown_as_dicts(self) -> list[dict[str, Any]]:
+        """The shown rollouts, as prompts and reports take them."""
+        return [
+            {"steps": self.rollouts[i].steps, "value": self.rollouts[i].value, "best": i == self.best}
+            for i in self.shown
+        ]
+
+
+def resim(
+    envs: Sequence[gym.Env[Any, Any]],
+    proposer: Policy,
+    value: ValueFn,
+    *,
+    breadth: int,
+    depth: int,
+    keep: int,
+    rng: np.random.Generator,
+    follow: str = "step",
+) -> list[SearchTree]:
+    """Search from the present state of each env; leaves all envs as they were.
+
+    Args:
+        envs: Agent envs (prompts out, responses in), each in the middle of an episode; they must be
+            branchable.
+        proposer: Writes the rollouts; called once a depth for all rollouts of all envs.
+        value: Values the last state of each rollout. A solved one has value 1 without asking.
+        breadth: Rollouts a state (b).
+        depth: Longest rollout, in env steps (d).
+        keep: Rollouts that are shown (b_train).
+        rng: Draws the others that are shown.
+        follow: `step` asks the proposer before each action, as Algorithm 3 does; `plan` takes the
+            whole plan of one response, b responses a state instead of b * d (ours [NF], for small
+            compute).
+
+    Returns:
+        One tree an env. A tree whose ``error`` is set is of a machine that failed.
+    """
+    for name, number in (("breadth", breadth), ("depth", depth), ("keep", keep)):
+        if number < 1:
+            raise ConfigError(f"{name}: got {number!r}, expected a whole number >= 1")
+    if follow not in ("step", "plan"):
+        raise ConfigError(f"follow: got {follow!r}, expected 'step' or 'plan'")
+    walk = _walk_steps if follow == "step" else _walk_plans
+    observed = [env.get_wrapper_attr("present")() for env in envs]
+    trees = [SearchTree([], 0, []) for _ in envs]
+    rollouts = walk(envs, observed, proposer, breadth, depth, trees)
+    tasks = [info["task"] for _, info in observed]
+    starts = [
+        env.unwrapped.world.digest(str(info["observation"]))  # type: ignore[attr-defined]
+        for env, (_, info) in zip(envs, observed, strict=True)
+    ]
+    _judge(trees, rollouts, tasks, starts, value)
+    for tree in trees:
+        _select(tree, keep, rng)
+    return trees
+
+
+Env = gym.Env[Any, Any]
+Shown = tuple[Any, dict[str, Any]]
+
+
+def _walk_steps(
+    envs: Sequence[Env],
+    observed: list[Shown],
+    proposer: Policy,
+    breadth: int,
+    depth: int,
+    trees: list[SearchTree],
+) -> list[list[Rollout]]:
+    """Ask the proposer before each action, with the prompts that the agent would see."""
+    roots = [clone(env) for env in envs]
+    rollouts = [[Rollout() for _ in range(breadth)] for _ in envs]
+    # Where each rollout stands: what the agent sees, and the state to go on from.
+    position: list[list[tuple[Shown, StackState]]] = [
+        [(shown, fresh_rng(root, k)) for k in range(breadth)]
+        for shown, root in zip(observed, roots, strict=True)
+    ]
+    for _ in range(depth):
+        live = [
+            (i, k)
+            for i in range(len(envs))
+            for k in range(breadth)
+            if not rollouts[i][k].done and trees[i].error is None
+        ]
+        if not live:
+            break
+        answers = proposer.act(
+            [as_messages(position[i][k][0][0]) for i, k in live],
+            [{**position[i][k][0][1], "slot": i} for i, k in live],
+        )
+        for (i, k), answer in zip(live, answers, strict=True):
+            trees[i].tokens += len(answer.token_ids)
+            if trees[i].error is not None:
+                continue
+            restore(envs[i], position[i][k][1])
+            _take(envs[i], answer.text, rollouts[i][k], trees[i])
+            position[i][k] = (envs[i].get_wrapper_attr("present")(), clone(envs[i]))
+    for env, root in zip(envs, roots, strict=True):
+        restore(env, root)
+    return rollouts
+
+
+def _walk_plans(
+    envs: Sequence[Env],
+    observed: list[Shown],
+    proposer: Policy,
+    breadth: int,
+    depth: int,
+    trees: list[SearchTree],
+) -> list[list[Rollout]]:
+    """Ask the proposer once for each rollout and take its whole plan, below the response layer."""
+    shown = [row for row in observed for _ in range(breadth)]
+    answers = proposer.act(
+        [as_messages(prompt) for prompt, _ in shown],
+        [{**info, "slot": n // breadth} for n, (_, info) in enumerate(shown)],
+    )
+    rollouts = []
+    for i, env in enumerate(envs):
+        layers = env.get_wrapper_attr("world_layers")
+        root, found = clone(layers), []
+        for k, answer in enumerate(answers[i * breadth : (i + 1) * breadth]):
+            trees[i].tokens += len(answer.token_ids)
+            parsed = parse_response(answer.text)
+            plan = parsed.plan or ((parsed.action,) if parsed.action else ())
+            restore(layers, fresh_rng(root, k))
+            rollout = Rollout()
+            for action in plan[:depth]:
+                if rollout.done or trees[i].error is not None:
+                    break
+                _take(layers, action, rollout, trees[i])
+            found.append(rollout)
+        restore(layers, root)
+        rollouts.append(found)
+    return rollouts
+
+
+def _take(env: Env, action: str, rollout: Rollout, tree: SearchTree) -> None:
+    """One step of a rollout: a response into an agent env, or a world action below it."""
+    world = env.unwrapped.world  # type: ignore[attr-defined]
+    state, _, terminated, truncated, info = env.step(action)
+    tree.env_steps += 1
+    if info.get("error"):
+        tree.error = info["error"]
+        return
+    rollout.end = str(info.get("observation", state))
+    rollout.success, rollout.done = bool(info["success"]), terminated or truncated
+    named = info["action"] if "action" in info else world.parse_action(action).action
+    if named is not None:  # a response without an action is no course of action
+        rollout.steps.append((named, world.digest(rollout.end)))
+
+
+def _judge(
+    trees: list[SearchTree],
+    rollouts: list[list[Rollout]],
+    tasks: list[Task],
+    starts: list[str],  # digests
+    value: ValueFn,
+) -> None:
+    """De-duplicate, and value the ends of all rollouts of all envs in one call."""
+    pending: list[tuple[Rollout, Task]] = []
+    for tree, found, task, start in zip(trees, rollouts, tasks, starts, strict=True):
+        unique: dict[tuple[tuple[str, str], ...], Rollout] = {}
+        for rollout in found:
+            rollout.steps = without_detours(rollout.steps, start)
+            if rollout.steps:
+                unique.setdefault(tuple(rollout.steps), rollout)
+        tree.rollouts = list(unique.values())
+        for rollout in tree.rollouts:
+            if rollout.success:
+                rollout.value = 1.0
+            else:
+                pending.append((rollout, task))
+    if pending:
+        values = value([task for _, task in pending], [r.end for r, _ in pending])
+        for (rollout, _), v in zip(pending, values, strict=True):
+            rollout.value = float(v)
+
+
+def without_detours(steps: Sequence[tuple[str, str]], start: str) -> list[tuple[str, str]]:
+    """Leave out what leads back to a state that was there before: the template summary of a rollout.
+
+    What stays are real states, in their order, and the end is the same.
+
+    Args:
+        steps: (action, digest of the state after it).
+        start: Digest of the state before the first.
+
+    Examples:
+        >>> without_detours([("left", "B"), ("right", "A"), ("up", "C"), ("up", "C")], "A")
+        [('up', 'C')]
+    """
+    path: list[tuple[str, str]] = []
+    seen = [start]
+    for action, state in steps:
+        if state in seen:
+            keep = seen.index(state)
+            del path[keep:], seen[keep + 1 :]
+        else:
+            path.append((action, state))
+            seen.append(state)
+    return path
+
+
+def _select(tree: SearchTree, keep: int, rng: np.random.Generator) -> None:
+    if not tree.rollouts:
+        return
+    order = sorted(
+        range(len(tree.rollouts)),
+        key=lambda i: (-tree.rollouts[i].value, len(tree.rollouts[i].steps), i),
+    )
+    tree.best = order[0]
+    others = [i for i in range(len(tree.rollouts)) if i != tree.best]
+    picked = rng.permutation(len(others))[: keep - 1]
+    tree.shown = [int(i) for i in rng.permutation([tree.best, *(others[j] for j in picked)])]
+
+
+def aggregate(tree: SearchTree) -> str:
+    """Write the response that a search tree stands for: the template aggregator.
+
+    Each shown rollout becomes one simulated future, in the words of the world; the plan is the best
+    one's, its first action the action. The embedded default for the language model M of Algorithm 3.
+
+    Returns:
+        The response; one without an action if no rollout got anywhere.
+    """
+    if not tree.rollouts:
+        return "<think>\nnothing found\n</think>"
+    shown = [tree.rollouts[i] for i in tree.shown]
+    think = "\n".join(format_simulation(r.steps, r.value) for r in shown)
+    plan = [action for action, _ in tree.rollouts[tree.best].steps]
+    return format_response(think, plan, plan[0])

@@ -1,0 +1,104 @@
+"""Tasks: what an episode is about, and sequences of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+from dyna_gym.errors import ConfigError
+
+SPLITS = ("train", "eval_id", "eval_ood")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task of a world. Equal ids mean equal tasks, in any process and on any machine.
+
+    Examples:
+        >>> task = Task("toy/train/0", "Reach the door.", "train", "toy", {"max_steps": 10})
+        >>> Task.from_json(task.to_json()) == task
+        True
+    """
+
+    id: str
+    """Stable name; unique within the world."""
+    instruction: str
+    """What the agent is asked to do, in plain words."""
+    split: str
+    """`train`, `eval_id` (same distribution) or `eval_ood` (another one). Decided once, by id."""
+    world: str
+    """Name of the world."""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """JSON-able; what the world needs to build the task. `max_steps`: the task's own step budget."""
+
+    def __post_init__(self) -> None:
+        if self.split not in SPLITS:
+            raise ConfigError(f"Task.split: got {self.split!r}, expected one of {', '.join(SPLITS)}")
+
+    def __hash__(self) -> int:
+        return hash((self.world, self.id))
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps(
+            {
+                "id": self.id,
+                "instruction": self.instruction,
+                "split": self.split,
+                "world": self.world,
+                "params": dict(self.params),
+            },
+            ensure_ascii=False,
+            sort_keys=True,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Task:
+        """Inverse of `to_json`."""
+        return cls(**json.loads(text))
+
+
+class LazyTasks(Sequence[Task]):
+    """A long sequence of tasks that are built when asked for.
+
+    Args:
+        length: How many tasks there are.
+        build: Makes task number ``i``; a pure function.
+        index: Finds the number of a task id, or None if the sequence has no such task.
+    """
+
+    def __init__(
+        self, length: int, build: Callable[[int], Task], index: Callable[[str], int | None]
+    ) -> None:
+        self._length, self._build, self._index = length, build, index
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, i: int) -> Task: ...
+    @overload
+    def __getitem__(self, i: slice) -> list[Task]: ...
+    def __getitem__(self, i: int | slice) -> Task | list[Task]:
+        if isinstance(i, slice):
+            return [self._build(k) for k in range(*i.indices(self._length))]
+        if not -self._length <= i < self._length:
+            raise IndexError(f"task {i} of {self._length}")
+        return self._build(i % self._length)
+
+    def __iter__(self) -> Iterator[Task]:
+        return (self._build(i) for i in range(self._length))
+
+    def find(self, task_id: str) -> Task | None:
+        """The task of that id, or None."""
+        i = self._index(task_id)
+        return None if i is None or not 0 <= i < self._length else self._build(i)
+
+
+def find_task(tasks: Sequence[Task], task_id: str) -> Task | None:
+    """The task of that id in any sequence of tasks, or None."""
+    if isinstance(tasks, LazyTasks):
+        return tasks.find(task_id)
+    return next((t for t in tasks if t.id == task_id), None)

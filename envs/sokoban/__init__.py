@@ -1,0 +1,1 @@
+"""Sokoban: rooms by reverse play, level files, an optimal solver."""

@@ -1,0 +1,61 @@
+"""What all wrappers of dyna_gym share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+
+from dyna_gym.env import WorldEnv
+from dyna_gym.errors import ConfigError
+from dyna_gym.world import World
+
+
+class LayerWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArgs):
+    """A wrapper over a `WorldEnv` that can be copied by `dyna_gym.branching`.
+
+    Subclasses name the attributes that change while stepping in ``_changing``. Their values must not be
+    mutated in place: they are put back, not copied.
+    """
+
+    _changing: tuple[str, ...] = ()
+
+    def __init__(self, env: gym.Env[Any, Any], **recorded: Any) -> None:
+        gym.utils.RecordConstructorArgs.__init__(self, **recorded)
+        gym.Wrapper.__init__(self, env)
+
+    @property
+    def world_env(self) -> WorldEnv[Any, Any]:
+        """The env at the bottom of the stack."""
+        base = self.unwrapped
+        if not isinstance(base, WorldEnv):
+            raise ConfigError(
+                f"{type(self).__name__} wraps {type(base).__name__}, expected a dyna_gym WorldEnv "
+                "(see `dyna-gym envs` for the registered ids)"
+            )
+        return base
+
+    @property
+    def world(self) -> World:
+        """The world of the env at the bottom of the stack."""
+        return self.world_env.world
+
+    def clone_layer(self) -> tuple[Any, ...]:
+        """Own state of this layer, without the layers below."""
+        return tuple(getattr(self, name) for name in self._changing)
+
+    def restore_layer(self, state: tuple[Any, ...]) -> None:
+        """Inverse of `clone_layer`."""
+        for name, value in zip(self._changing, state, strict=True):
+            setattr(self, name, value)
+
+
+def whole_number(name: str, value: Any, least: int) -> int:
+    """Check a setting that must be a whole number.
+
+    Raises:
+        ConfigError: It is not, or it is less than ``least``.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigError(f"{name}: got {value!r}, expected a whole number >= {least}")
+    return value
