@@ -121,7 +121,9 @@ def check_branchable(env: Env) -> None:
         _adapter(layer)
     base = env.unwrapped
     if not isinstance(base, WorldEnv):
-        raise BranchError(f"{type(base).__name__} is not a dyna_gym.env.WorldEnv: it has no snapshots")
+        raise BranchError(
+            f"{type(base).__name__} is not a dyna_gym.env.WorldEnv: it has no snapshots"
+        )
     if base.branching == "none":
         raise BranchError(
             f"{type(base).__name__} cannot be branched: its actions have effects outside the env. "
@@ -145,7 +147,9 @@ def clone(env: Env) -> StackState:
     layers = tuple((type(x).__name__, _adapter(x)[0](x)) for x in _layers(env))
     base = env.unwrapped
     if not isinstance(base, WorldEnv):
-        raise BranchError(f"{type(base).__name__} is not a dyna_gym.env.WorldEnv: it has no snapshots")
+        raise BranchError(
+            f"{type(base).__name__} is not a dyna_gym.env.WorldEnv: it has no snapshots"
+        )
     return StackState(layers, base.clone_state())
 
 
@@ -228,7 +232,7 @@ def _made_again(env: Env) -> Env:
                 "gymnasium.utils.RecordConstructorArgs"
             )
         # A response layer may put layers of its own between itself and the env that it was given.
-        below = env.world_layers if hasattr(type(env), "world_layers") else env.env
+        below: Env = getattr(env, "world_layers", env.env)
         again: Env = type(env)(_made_again(below), **env._saved_kwargs)
         return again
     if env.spec is None:

@@ -1,7 +1,7 @@
 """The command line: ``dyna-gym envs``, ``dyna-gym check ID``, ``dyna-gym eval ...``.
 
-Each subcommand loads what it needs only when it is called. Exit codes: 0 fine, 1 a check failed, 2 a
-mistake in the command (one line, no traceback), 130 interrupted.
+Each subcommand loads what it needs only when it is called. Exit codes: 0 fine, 1 a check failed,
+2 a mistake in the command (one line, no traceback), 130 interrupted.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _command(
     return parser
 
 
-# -- envs ---------------------------------------------------------------------------------------------
+# -- envs ------------------------------------------------------------------------------------------
 
 _COLUMNS = ("id", "world", "train / eval_id / eval_ood", "branching", "max steps", "extra")
 
@@ -142,7 +142,7 @@ def _extra(world: str) -> str:
     return next((extra for extra in extras if world.startswith(extra)), "-")
 
 
-# -- check --------------------------------------------------------------------------------------------
+# -- check -----------------------------------------------------------------------------------------
 
 
 def _add_check(subparsers: Subparsers) -> None:
@@ -213,7 +213,7 @@ def _require_known(env_id: str) -> None:
     raise ConfigError(f"there is no id {name!r}; {hint} (`dyna-gym envs` lists them)")
 
 
-# -- eval ---------------------------------------------------------------------------------------------
+# -- eval ------------------------------------------------------------------------------------------
 
 
 def _add_eval(subparsers: Subparsers, chosen: bool) -> None:

@@ -136,9 +136,7 @@ class WorldEnv(gym.Env[ObsT, ActT]):
 
     @abstractmethod
     def _apply(self, action: ActT) -> Outcome[ObsT]:
-        """Take one action. A bad one changes nothing and has an ``invalid_reason``; never raises
-        but `MachineryError`.
-        """
+        """Take one action; a bad one changes nothing and has a reason. Raises only `MachineryError`."""
 
     @abstractmethod
     def _admissible(self) -> tuple[str, ...] | None:
@@ -236,7 +234,9 @@ class WorldEnv(gym.Env[ObsT, ActT]):
         if self._last is None or self.task is None:
             raise gym.error.ResetNeeded("step() before reset(): call env.reset() first")
         if self._last.terminated:
-            raise gym.error.ResetNeeded("the episode has terminated: call env.reset() before step()")
+            raise gym.error.ResetNeeded(
+                "the episode has terminated: call env.reset() before step()"
+            )
         outcome = None
         if self._error is None:
             outcome = self._guarded(lambda: self._apply(action))
@@ -317,7 +317,9 @@ class WorldEnv(gym.Env[ObsT, ActT]):
             ReplayDiverged: Re-running the actions showed other observations than when recorded.
         """
         if not isinstance(snapshot, Snapshot):
-            raise StateMismatch(f"got {type(snapshot).__name__}, expected what clone_state() returned")
+            raise StateMismatch(
+                f"got {type(snapshot).__name__}, expected what clone_state() returned"
+            )
         if snapshot.fingerprint != self.fingerprint():
             raise StateMismatch(
                 f"the snapshot has fingerprint {snapshot.fingerprint}, this env {self.fingerprint()}: "

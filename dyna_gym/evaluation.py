@@ -9,6 +9,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from dyna_gym.errors import ConfigError
 from dyna_gym.learning.collect import collect, split_failed
 from dyna_gym.policies import Policy, make_policy
@@ -67,6 +69,38 @@ def summarise(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
         "episodes": n,
         "failed": failed,
     }
+
+
+def paired_difference(
+    a: Sequence[Trajectory], b: Sequence[Trajectory], *, samples: int = 2000, seed: int = 0
+) -> dict[str, Any]:
+    """How much better ``b`` is than ``a`` on the same tasks, with 95 % intervals by bootstrap over tasks.
+
+    Args:
+        a: Episodes of one policy.
+        b: Episodes of another; tasks that one of them lacks are left out.
+        samples: Bootstrap samples.
+        seed: Seed of the bootstrap.
+
+    Returns:
+        ``success`` and ``sim_score`` (b minus a), each with ``..._ci``; ``tasks``, how many were compared.
+    """
+    before = {e.task.id: e for e in a if e.error is None}
+    pairs = [(before[e.task.id], e) for e in b if e.error is None and e.task.id in before]
+    if not pairs:
+        raise ConfigError("paired_difference: the two sets of episodes have no task in common")
+    rng = np.random.default_rng(seed)
+    picks = rng.integers(len(pairs), size=(samples, len(pairs)))
+    told: dict[str, Any] = {"tasks": len(pairs)}
+    for name, figure in (
+        ("success", lambda e: float(e.success)),
+        ("sim_score", lambda e: e.sim_score or 0.0),
+    ):
+        gain = np.array([figure(y) - figure(x) for x, y in pairs])
+        low, high = np.percentile(gain[picks].mean(axis=1), [2.5, 97.5])
+        told[name] = float(gain.mean())
+        told[f"{name}_ci"] = [round(float(low), 4), round(float(high), 4)]
+    return told
 
 
 def play(
@@ -162,7 +196,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``dyna-gym eval``."""
     parser.add_argument("id", help="registered id, such as DynaGym-Sokoban-v0")
     parser.add_argument(
-        "--policy", default="random", help="random, expert, aggregate, or a folder of a saved policy"
+        "--policy",
+        default="random",
+        help="random, expert, aggregate, or a folder of a saved policy",
     )
     parser.add_argument("--splits", nargs="+", default=["eval_id", "eval_ood"], choices=SPLITS)
     parser.add_argument("--episodes", type=int, default=100, help="tasks a split")
@@ -171,7 +207,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--style", default="full", choices=["full", "compact"])
     parser.add_argument("--history", type=int, default=2)
     parser.add_argument(
-        "--lookahead", type=json.loads, default=None, help='JSON, such as \'{"breadth": 8}\''
+        "--lookahead", type=json.loads, default=None, help="JSON, such as '{\"breadth\": 8}'"
     )
     parser.add_argument(
         "--settings", type=json.loads, default=None, help="arguments of the world, as JSON"
@@ -183,12 +219,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """``dyna-gym eval``."""
     if args.response == "resim" and args.policy == "random":
-        args.policy = "aggregate"  # the one policy that makes sense of a search tree without a model
+        args.policy = (
+            "aggregate"  # the one policy that makes sense of a search tree without a model
+        )
     rows: dict[str, dict[str, Any]] = {}
     # Only a policy that samples has a temperature.
-    temperatures = (
-        [None] if args.policy in ("random", "expert", "aggregate") else args.temperatures
-    )
+    temperatures = [None] if args.policy in ("random", "expert", "aggregate") else args.temperatures
     for split in args.splits:
         for temperature in temperatures:
             name = f"{args.policy} {split}" + ("" if temperature is None else f" T={temperature:g}")

@@ -50,7 +50,11 @@ class SearchTree:
     def shown_as_dicts(self) -> list[dict[str, Any]]:
         """The shown rollouts, as prompts and reports take them."""
         return [
-            {"steps": self.rollouts[i].steps, "value": self.rollouts[i].value, "best": i == self.best}
+            {
+                "steps": self.rollouts[i].steps,
+                "value": self.rollouts[i].value,
+                "best": i == self.best,
+            }
             for i in self.shown
         ]
 

@@ -94,7 +94,5 @@ def agreement(world: World, imagined: Sequence[str | None], real: Sequence[str])
     """
     if not real:
         return 0.0
-    right = [
-        i is not None and world.same_state(i, r) for i, r in zip(imagined, real, strict=False)
-    ]
+    right = [i is not None and world.same_state(i, r) for i, r in zip(imagined, real, strict=False)]
     return sum(right) / len(real)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -66,7 +66,7 @@ class UnicodeText(Space[str]):
         """Whether ``x`` is a string of at most ``max_length`` characters."""
         return isinstance(x, str) and len(x) <= self.max_length
 
-    def to_jsonable(self, sample_n: Sequence[str]) -> list[str]:
+    def to_jsonable(self, sample_n: Iterable[str]) -> list[str]:
         """Strings are JSON already."""
         return list(sample_n)
 
@@ -147,6 +147,6 @@ def _concatenate_text(space: UnicodeText, items: Any, out: Any) -> tuple[str, ..
     return tuple(items)
 
 
-@iterate.register(TextBatch)
+@iterate.register(TextBatch)  # type: ignore[misc]
 def _iterate_text(space: TextBatch, items: Any) -> Any:
     return iter(items)

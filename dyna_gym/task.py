@@ -35,7 +35,9 @@ class Task:
 
     def __post_init__(self) -> None:
         if self.split not in SPLITS:
-            raise ConfigError(f"Task.split: got {self.split!r}, expected one of {', '.join(SPLITS)}")
+            raise ConfigError(
+                f"Task.split: got {self.split!r}, expected one of {', '.join(SPLITS)}"
+            )
 
     def __hash__(self) -> int:
         return hash((self.world, self.id))

@@ -110,8 +110,8 @@ class Trajectory:
 
 
 def _response(data: dict[str, Any]) -> Response:
-    lists = ("prompt_ids", "token_ids", "logprobs")
-    return Response(**{k: tuple(v) if k in lists else v for k, v in data.items()})
+    lists = {k: tuple(data[k]) for k in ("prompt_ids", "token_ids", "logprobs")}
+    return Response(**{**data, **lists})
 
 
 def _transition(data: dict[str, Any]) -> Transition:

@@ -38,7 +38,9 @@ def make_value(name: str, world: World, oracle: Oracle | None = None) -> ValueFn
         return no_value
     if name == "oracle":
         if oracle is None:
-            raise ConfigError(f"value: the world {world.name!r} has no oracle; use a trained V_nu or 'none'")
+            raise ConfigError(
+                f"value: the world {world.name!r} has no oracle; use a trained V_nu or 'none'"
+            )
         return oracle_value(oracle)
     if not Path(name).is_dir():
         raise ConfigError(

@@ -115,7 +115,7 @@ class Warns(CounterEnv):
 
 
 class BadExpert(CounterEnv):
-    class oracle(CounterEnv.oracle.__class__):  # noqa: N801
+    class oracle(CounterEnv.oracle.__class__):
         def expert(self, env: Any) -> Any:
             return lambda observation, info: "dec"
 

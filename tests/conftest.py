@@ -59,3 +59,12 @@ def _global_rng_untouched() -> Iterator[None]:
     before = repr((random.getstate(), np.random.get_state()))  # noqa: NPY002
     yield
     assert repr((random.getstate(), np.random.get_state())) == before  # noqa: NPY002
+
+
+@pytest.fixture
+def keep_global_rng() -> Iterator[None]:
+    """For tests of libraries that draw from the global generators."""
+    states = random.getstate(), np.random.get_state()  # noqa: NPY002
+    yield
+    random.setstate(states[0])
+    np.random.set_state(states[1])  # noqa: NPY002

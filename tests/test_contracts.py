@@ -92,5 +92,8 @@ def test_run_checks_reports_instead_of_raising() -> None:
 def test_differences_are_named_by_path() -> None:
     a = describe({"x": (1, {"b", "a"}), "y": float("nan")})
     assert first_difference(a, describe({"y": float("nan"), "x": (1, {"a", "b"})})) is None
-    assert first_difference(a, describe({"x": (1, {"a", "c"}), "y": 0.0})) == "['x'][1][1]: 'b' against 'c'"
+    assert (
+        first_difference(a, describe({"x": (1, {"a", "c"}), "y": 0.0}))
+        == "['x'][1][1]: 'b' against 'c'"
+    )
     assert first_difference([True], [1]) is not None

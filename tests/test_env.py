@@ -18,7 +18,7 @@ from tests.worlds import CounterEnv, CounterWorld, FlakyEnv
 Make = Callable[..., Any]
 
 
-# -- tasks --------------------------------------------------------------------------------------------
+# -- tasks -----------------------------------------------------------------------------------------
 
 
 def test_the_option_picks_the_task_whatever_the_seed(make: Make) -> None:
@@ -118,7 +118,7 @@ def test_tasks_are_frozen_hashable_json_and_know_their_splits() -> None:
         Task("a", "", "dev", "toy")
 
 
-# -- steps --------------------------------------------------------------------------------------------
+# -- steps -----------------------------------------------------------------------------------------
 
 
 def test_bad_actions_change_nothing_count_and_say_why(make: Make) -> None:
@@ -160,7 +160,7 @@ def test_observe_is_what_step_returned(make: Make) -> None:
     assert env.observe() == (observation, info)
 
 
-# -- failing machinery --------------------------------------------------------------------------------
+# -- failing machinery -----------------------------------------------------------------------------
 
 
 def test_a_failure_that_passes_is_not_seen(make: Make) -> None:
@@ -237,7 +237,7 @@ def test_a_failing_replay_shows_as_error_of_the_next_step() -> None:
     assert other.calls == 3
 
 
-# -- budgets ------------------------------------------------------------------------------------------
+# -- budgets ---------------------------------------------------------------------------------------
 
 
 def steps_until_the_end(env: Any, **settings: Any) -> tuple[int, Any]:
@@ -293,7 +293,7 @@ def test_success_on_the_last_step_is_a_termination(make: Make) -> None:
     assert env.step("inc")[1:4] == (1.0, True, False)
 
 
-# -- small things -------------------------------------------------------------------------------------
+# -- small things ----------------------------------------------------------------------------------
 
 
 def test_digests_of_observations() -> None:

@@ -23,7 +23,9 @@ from dyna_gym.responses import (
 
 
 def test_the_action_after_the_thinking_counts() -> None:  # COMPLAINTS 2
-    parsed = parse_response("<think>maybe <action>look</action></think><action>go to desk 1</action>")
+    parsed = parse_response(
+        "<think>maybe <action>look</action></think><action>go to desk 1</action>"
+    )
     assert (parsed.action, parsed.reason, parsed.notes) == ("go to desk 1", None, ())
 
 
@@ -122,7 +124,8 @@ def test_unclosed_and_odd_simulations_are_left_out() -> None:
 
 
 def test_imagined_plan_takes_the_longest_agreement_the_last_among_equals() -> None:
-    think = "<sim> a -> 1 | b -> 2 </sim><sim> a -> 3 | c -> 4 </sim><sim> a -> 5 | b -> 6 | x -> 7 </sim>"
+    think = "<sim> a -> 1 | b -> 2 </sim><sim> a -> 3 | c -> 4 </sim>"
+    think += "<sim> a -> 5 | b -> 6 | x -> 7 </sim>"
     text = f"<think>{think}</think><plan>\na\nb\nc\n</plan>"
     assert parse_response(text).imagined_plan() == ("5", "6", None)
     assert parse_response("<plan>\na\n</plan>").imagined_plan() == (None,)
@@ -187,7 +190,7 @@ def _seconds(text: str) -> float:
 )
 def test_parsing_is_linear(piece: str) -> None:
     small, large = piece * 5_000, piece * 40_000
-    # Eight times the text: quadratic work would take 64 times as long. The floor keeps clock noise out.
+    # Eight times the text: quadratic work takes 64 times as long. The floor keeps clock noise out.
     assert _seconds(large) < 32 * max(_seconds(small), 2e-4)
 
 

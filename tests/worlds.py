@@ -17,6 +17,15 @@ from dyna_gym.world import Oracle, ParsedAction, World
 
 ACTIONS = ("inc", "dec", "wait")
 STATE = re.compile(r"n=(-?\d+) goal=(\d+)")
+TO_TWO = {"task": "counter/train/0"}
+"""Options of reset: goal 2, at most 12 steps."""
+TO_FOUR = {"task": "counter/train/2"}
+
+
+def answer(action: str, *plan: str) -> str:
+    """A response."""
+    lines = "".join(f"{a}\n" for a in plan)
+    return f"<think>x</think><plan>\n{lines}</plan><action>{action}</action>"
 
 
 class CounterWorld(World):

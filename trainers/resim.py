@@ -1,20 +1,20 @@
 """Stage 1 of Dyna-Mind: ReSim (Algorithm 3), then distillation, in rounds.
 
-Each round searches the real env from every state with rollouts of the current policy, condenses each search tree into
-one response, and trains a policy to give that response without searching.
+Each round searches the real env from every state with rollouts of the current policy, condenses
+each search tree into one response, and trains a policy to give that response without searching.
 
 What the paper does not say, and is done so here [NF]:
 
 * b, d, b_train, t_max, h, learning rate, batch, epochs: the defaults below.
-* The first round's rollouts are random where the policy starts from scratch (`--policy` empty): it cannot write a
-  response yet.
-* Rollouts follow the plan of one response (``--follow plan``), b responses a state instead of b * d; ``step`` is Algorithm 3
-  to the letter.
-* ``--value oracle`` is the world's exact value, which the paper does not have; it is labelled in the summary. A V_nu trained by
-  `trainers/value.py` is used by naming its folder.
+* The first round's rollouts are random where the policy starts from scratch (`--policy` empty): it
+  cannot write a response yet.
+* Rollouts follow the plan of one response (``--follow plan``), b responses a state instead of b *
+  d; ``step`` is Algorithm 3 to the letter.
+* ``--value oracle`` is the world's exact value, which the paper does not have; it is labelled in
+  the summary. A V_nu trained by `trainers/value.py` is used by naming its folder.
 * Only episodes that the search solved are distilled.
-* A share of the examples teaches refinement (a draft and its true futures -> a better response). This is our addition
-  for models that are not pretrained; ``--refine-share 0`` leaves it out.
+* A share of the examples teaches refinement (a draft and its true futures -> a better response).
+  This is our addition for models that are not pretrained; ``--refine-share 0`` leaves it out.
 * ``--ablate plain`` distils the actions of the same episodes without the simulated futures.
 """
 
@@ -123,7 +123,9 @@ def main(args: Args) -> dict[str, Any]:
         batches = _batches(args, number, rows)
         bar = tqdm(range(args.steps), desc=f"distil, round {number + 1}/{args.rounds}", leave=False)
         for k in bar:
-            batch = next(batches)  # drawn even when skipped, so that a resumed run sees the same order
+            batch = next(
+                batches
+            )  # drawn even when skipped, so that a resumed run sees the same order
             step = number * args.steps + k + 1
             if step <= done:
                 continue
@@ -254,7 +256,9 @@ def _batches(args: Args, number: int, rows: Sequence[list[Row]]) -> Iterator[lis
 
 def _cycle(rows: list[Row], size: int, rng: np.random.Generator) -> Iterator[list[Row]]:
     if not rows:
-        raise SystemExit("no episode was solved by the search: nothing to distil. Raise search.breadth")
+        raise SystemExit(
+            "no episode was solved by the search: nothing to distil. Raise search.breadth"
+        )
     lengths = [len(r.prompt_ids) + len(r.token_ids) for r in rows]
     while True:
         for batch in minibatches(len(rows), size, rng, lengths):
@@ -269,7 +273,7 @@ def _schedule(progress: float) -> float:
 
 def _evaluate(args: Args, run: RunFolder, policy: TrainablePolicy, env: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for split in ("eval_id", "eval_ood"):
+    for split in ("eval_id", "eval_ood") if args.eval_episodes else ():
         for temperature in (0.0, 1.0):
             name = f"{split} T={temperature:g}"
             found[name] = evaluate(

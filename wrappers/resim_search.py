@@ -112,7 +112,7 @@ class ReSimSearchWrapper(LayerWrapper):
         return self._below
 
     @property
-    def spec(self) -> EnvSpec | None:
+    def spec(self) -> EnvSpec | None:  # type: ignore[override]
         """The spec without the inner layers, which the constructor makes by itself."""
         below = self._below.spec
         if below is None:

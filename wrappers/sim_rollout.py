@@ -140,4 +140,3 @@ class SimRolloutWrapper(LayerWrapper):
         if self._simulator is not None:
             self._simulator.close()
         super().close()
-

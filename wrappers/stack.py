@@ -28,7 +28,7 @@ def make_agent_env(
     lookahead: dict[str, Any] | None = None,
     **settings: Any,
 ) -> gym.Env[str, str]:
-    """An env that shows prompts and takes an agent's whole responses.
+    r"""An env that shows prompts and takes an agent's whole responses.
 
     The stack, inner to outer: world, `TaskTimeLimit`, reward, `AbstractStateWrapper`, one response layer,
     `PromptWrapper`.
@@ -47,7 +47,7 @@ def make_agent_env(
         >>> import dyna_gym
         >>> env = dyna_gym.make_agent_env("DynaGym-Sokoban-v0", response="sim_rollout")
         >>> prompt, info = env.reset(seed=0)
-        >>> draft = "<plan>\\nup\\nleft\\n</plan><action>up</action>"
+        >>> draft = "<plan>\nup\nleft\n</plan><action>up</action>"
         >>> prompt, reward, *_, info = env.step(draft)
         >>> info["phase"], len(info["futures"]), reward
         ('refine', 2, 0.0)
@@ -58,7 +58,9 @@ def make_agent_env(
         raise ConfigError(f"reward: got {reward!r}, expected one of {', '.join(REWARDS)}")
     lookahead = dict(lookahead or {})
     if response == "plain" and lookahead:
-        raise ConfigError(f"lookahead: got {sorted(lookahead)}, but response='plain' looks at nothing")
+        raise ConfigError(
+            f"lookahead: got {sorted(lookahead)}, but response='plain' looks at nothing"
+        )
     env: gym.Env[Any, Any] = gym.make(env_id, disable_env_checker=True, **settings)
     if reward == "outcome":
         env = OutcomeReward(env)

@@ -68,7 +68,7 @@ class Learner:
         )
         loss = -(logprobs * mask).sum() / mask.sum()
         self._step(loss)
-        return float(loss)
+        return float(loss.detach())
 
     def reinforce(
         self,
@@ -132,4 +132,5 @@ class Learner:
         with torch.no_grad():
             approx = (kl_estimate(old, logprobs) * mask).sum() / mask.sum()
             fraction = (clipped * mask).sum() / mask.sum()
-        return [-float(objective), float(kl), float(approx), float(fraction), norm]
+        values = -objective.detach(), kl.detach(), approx, fraction
+        return [*map(float, values), norm]

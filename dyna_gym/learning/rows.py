@@ -45,7 +45,7 @@ def episode_rows(
             log-probabilities are recomputed under the prompt without futures.
 
     Returns:
-        One row a step.
+        One row a step that has tokens.
     """
     rows = []
     for t in trajectory.transitions:
@@ -57,7 +57,8 @@ def episode_rows(
             prompt_ids = policy.encode(as_messages(t.plain_prompt))
             rows.append(Row(prompt_ids, tokens, None, advantage, share))
         else:
-            old = t.response.logprobs
+            # Scores are at temperature 1: a ratio to another temperature's would not start at 1.
+            old = t.response.logprobs if policy.temperature == 1.0 else None
             rows.append(Row(t.response.prompt_ids, tokens, old, advantage, share))
     return rows
 

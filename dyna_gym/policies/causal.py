@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import json
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 import torch
+from transformers.utils import logging
 
 from dyna_gym.errors import ConfigError
 from dyna_gym.policies.base import Message, TrainablePolicy
@@ -107,7 +109,8 @@ class CausalPolicy(TrainablePolicy):
         """Write weights (safetensors), config and tokenizer."""
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
-        self._model.save_pretrained(path)
+        with quiet_files():
+            self._model.save_pretrained(path)
         self.tokenizer.save_pretrained(path)
         settings = {"kind": self.kind, "max_new_tokens": self.max_new_tokens}
         (path / SETTINGS_FILE).write_text(json.dumps(settings))
@@ -118,6 +121,19 @@ class CausalPolicy(TrainablePolicy):
         other._model = copy.deepcopy(self._model).requires_grad_(False)
         other._generator = torch.Generator(device=self._generator.device).manual_seed(0)
         return other
+
+
+@contextmanager
+def quiet_files() -> Iterator[None]:
+    """Reading and writing models without progress bars, and with the global generator as it was."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def saved_settings(folder: str | Path) -> dict[str, Any]:

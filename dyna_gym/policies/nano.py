@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from dyna_gym.errors import ConfigError
@@ -120,7 +121,10 @@ class NanoPolicy(CausalPolicy):
         max_batch: int = 256,
     ) -> NanoPolicy:
         """Read what `save` wrote."""
-        model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        with torch.random.fork_rng(devices=[]):
+            model = LlamaForCausalLM(LlamaConfig.from_pretrained(folder))
+        weights = load_file(Path(folder) / "model.safetensors")
+        model.load_state_dict({**weights, "lm_head.weight": weights["model.embed_tokens.weight"]})
         tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
         policy = cls.__new__(cls)
         if max_new_tokens is None:

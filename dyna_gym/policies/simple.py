@@ -11,7 +11,6 @@ import numpy as np
 from dyna_gym.errors import ConfigError
 from dyna_gym.policies.base import Message, Policy
 from dyna_gym.responses import Response, format_response
-from dyna_gym.search import aggregate
 from dyna_gym.world import Oracle
 
 
@@ -89,12 +88,12 @@ class AggregatorPolicy(Policy):
         self, messages: Sequence[Sequence[Message]], infos: Sequence[dict[str, Any]]
     ) -> list[Response]:
         """Aggregate ``info["search"]`` of each row."""
+        from dyna_gym.search import aggregate  # which imports this package
+
         for info in infos:
             if info.get("search") is None and not info.get("error"):
                 raise ConfigError(
                     "AggregatorPolicy found no info['search']: make the env with "
                     'make_agent_env(id, response="resim")'
                 )
-        return [
-            Response(aggregate(info["search"]) if info.get("search") else "") for info in infos
-        ]
+        return [Response(aggregate(info["search"]) if info.get("search") else "") for info in infos]

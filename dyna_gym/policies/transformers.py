@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from dyna_gym.errors import ConfigError
 from dyna_gym.policies.base import Message
-from dyna_gym.policies.causal import CausalPolicy, saved_settings
+from dyna_gym.policies.causal import CausalPolicy, quiet_files, saved_settings
 
 _MAX_NEW_TOKENS = 512
 _OPENING = "<think>"
@@ -58,7 +60,8 @@ class TransformersPolicy(CausalPolicy):
             )
         tokenizer = AutoTokenizer.from_pretrained(model_name)
         _check_template(tokenizer, model_name)
-        model: Any = AutoModelForCausalLM.from_pretrained(model_name, dtype=weights)
+        with quiet_files() if Path(model_name).is_dir() else nullcontext():  # downloads show a bar
+            model: Any = AutoModelForCausalLM.from_pretrained(model_name, dtype=weights)
         model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         if max_new_tokens is None:
             max_new_tokens = saved_settings(model_name).get("max_new_tokens", _MAX_NEW_TOKENS)

@@ -7,7 +7,8 @@ Derive your env from `dyna_gym.env.WorldEnv`, register it with a string entry po
     import gymnasium as gym
     from gymnasium.envs.registration import WrapperSpec
 
-    limit = WrapperSpec("TaskTimeLimit", "dyna_gym.wrappers.time_limit:TaskTimeLimit", {"default": 30})
+    entry_point = "dyna_gym.wrappers.time_limit:TaskTimeLimit"
+    limit = WrapperSpec("TaskTimeLimit", entry_point, {"default": 30})
     gym.register("MyWorld-v0", "my_package.env:MyEnv", additional_wrappers=(limit,))
 
 From a shell, one line a check::
@@ -23,9 +24,9 @@ From pytest, one test a check, in a test module of yours::
         make_kwargs = {"split": "eval_id"}
 
 From Python, `run_checks` returns the results, and each ``check_*`` can be called alone: it returns
-a line that says what was checked, or raises `ContractError` with what was got, what was expected and
-what to do. `NotApplicable` means that the check says nothing about this env (no expert, no text, no
-branching). An id may stand with its module (``module:id``), which is imported first.
+a line that says what was checked, or raises `ContractError` with what was got, what was expected
+and what to do. `NotApplicable` means that the check says nothing about this env (no expert, no text,
+no branching). An id may stand with its module (``module:id``), which is imported first.
 
 The checks need no GPU, no network beyond what the env itself uses, and some seconds an env.
 """
@@ -198,8 +199,8 @@ def run_checks(
 class EnvContractTests:
     """Mixin for test classes (pytest or unittest): one test method a check.
 
-    Subclasses set ``env_id`` and may set ``make_kwargs``, ``episodes`` and ``skip`` (names of checks
-    without ``check_``).
+    Subclasses set ``env_id`` and may set ``make_kwargs``, ``episodes`` and ``skip`` (names of
+    checks without ``check_``).
     """
 
     env_id: ClassVar[str]

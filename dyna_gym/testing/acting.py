@@ -44,7 +44,10 @@ def _check_info(env: Env, info: dict[str, Any], where: str) -> None:
     require(isinstance(info["task"], Task), f"task {info['task']!r} {where}", "a Task", fix)
     listed = isinstance(actions, tuple) and all(isinstance(a, str) for a in actions)
     require(
-        actions is None or listed, f"admissible_actions {short(actions)}", "tuple of str or None", fix
+        actions is None or listed,
+        f"admissible_actions {short(actions)}",
+        "tuple of str or None",
+        fix,
     )
     require(
         reason is None or reason in REASONS,
@@ -66,6 +69,7 @@ def check_info(env_id: str, **make_kwargs: Any) -> str:
         _check_info(env, info, "at reset")
         for i in range(60):
             action = pick_action(env, observation, info, rng)
+            listed = info["admissible_actions"]
             observation, reward, terminated, truncated, info = env.step(action)
             where = f"at step {i} (action {short(action, 40)})"
             _check_info(env, info, where)
@@ -76,10 +80,9 @@ def check_info(env_id: str, **make_kwargs: Any) -> str:
             inside = env.observation_space.contains(observation)
             got = f"observation {short(observation)} {where}"
             require(inside, got, "one in observation_space", "make the space wide enough")
-            if info["admissible_actions"] and isinstance(action, str):
-                if action in info["admissible_actions"] and i == 0:
-                    got = f"{info['invalid_reason']!r} for the admissible {action!r}"
-                    require(info["invalid_reason"] is None, got, "None", "accept what you list")
+            if listed and action in listed:
+                got = f"{info['invalid_reason']!r} for the admissible {action!r}"
+                require(info["invalid_reason"] is None, got, "None", "accept what you list")
             if action == "":
                 require(
                     info["invalid_reason"] is not None,

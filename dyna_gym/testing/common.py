@@ -6,7 +6,7 @@ import dataclasses
 import json
 import unittest
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import gymnasium as gym
@@ -83,7 +83,7 @@ def require(condition: bool, got: str, expected: str, fix: str) -> None:
         raise ContractError(f"got: {got}; expected: {expected}; what to do: {fix}")
 
 
-# -- comparing --------------------------------------------------------------------------------------
+# -- comparing -------------------------------------------------------------------------------------
 
 
 def describe(value: Any) -> Any:
@@ -146,7 +146,7 @@ def steps_of(result: tuple[Any, ...]) -> dict[str, Any]:
     return {name: describe(x) for name, x in zip(names, result, strict=True)}
 
 
-# -- making and acting --------------------------------------------------------------------------------
+# -- making and acting -----------------------------------------------------------------------------
 
 
 @contextmanager
@@ -193,7 +193,9 @@ def listed_actions(env: Env, observation: Any, info: Mapping[str, Any]) -> tuple
     return tuple(actions)
 
 
-def pick_action(env: Env, observation: Any, info: Mapping[str, Any], rng: np.random.Generator) -> Any:
+def pick_action(
+    env: Env, observation: Any, info: Mapping[str, Any], rng: np.random.Generator
+) -> Any:
     """An action that depends on ``rng`` only: mostly a listed one, at times nonsense."""
     if not isinstance(env.action_space, UnicodeText):
         env.action_space.seed(int(rng.integers(2**31)))
@@ -237,7 +239,9 @@ def go_on(env: Env, actions: Sequence[Any]) -> list[dict[str, Any]]:
 def sample_tasks(env: Env, split: str, count: int) -> list[Task]:
     """At most ``count`` tasks of a split, spread over it."""
     tasks = world_env(env).world.tasks(split)
-    picks = np.unique(np.linspace(0, len(tasks) - 1, count).astype(int)) if len(tasks) else []
+    if not len(tasks):
+        return []
+    picks = np.unique(np.linspace(0, len(tasks) - 1, count).astype(int))
     return [tasks[int(i)] for i in picks]
 
 
@@ -250,8 +254,6 @@ def episode_limit(env: Env, task: Task) -> int:
     """Steps after which an episode of the task must have ended."""
     base = world_env(env)
     budget = base.max_steps or task.params.get("max_steps")
-    try:
+    with suppress(AttributeError):
         budget = budget or env.get_wrapper_attr("_default")
-    except AttributeError:
-        pass
     return int(budget or MAX_STEPS)

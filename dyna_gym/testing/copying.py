@@ -27,7 +27,9 @@ from dyna_gym.testing.common import (
 
 BEFORE, AFTER = 3, 8
 """Steps before the copy is taken, and the most after it."""
-_FIX = "keep all of the state in what _get_state() returns, as immutable values, and the RNG in np_random"
+_FIX = (
+    "return all of the state from _get_state(), as immutable values, and draw from np_random only"
+)
 
 
 def _started(env: Env, seed: int) -> list[Any]:
@@ -74,7 +76,9 @@ def check_clone(env_id: str, **make_kwargs: Any) -> str:
         first = go_on(env, actions)
         for _ in range(2):  # twice: a snapshot must survive being restored
             restore(env, saved)
-            require_equal(seen, describe(world_env(env).observe()), "state and restored state", _FIX)
+            require_equal(
+                seen, describe(world_env(env).observe()), "state and restored state", _FIX
+            )
             require_equal(first, go_on(env, actions), "the future and that of the clone", _FIX)
     return f"{len(first)} steps after the clone are equal, three times"
 
@@ -103,9 +107,11 @@ def check_branch(env_id: str, **make_kwargs: Any) -> str:
         _started(control, 5)
         for rng in ("same", "fresh"):
             before = describe(world_env(env).observe())
-            with branch(env, rng=rng) as below:  # type: ignore[arg-type]
+            with branch(env, rng=rng) as below:
                 go_on(below, actions[::-1])
-            require_equal(before, describe(world_env(env).observe()), "before and after a branch", _FIX)
+            require_equal(
+                before, describe(world_env(env).observe()), "before and after a branch", _FIX
+            )
         with branch(env, rng="same") as below:
             ahead = go_on(below, actions)
         a, b = go_on(env, actions), go_on(control, actions)
@@ -149,7 +155,9 @@ def check_deepcopy_and_pickle(env_id: str, **make_kwargs: Any) -> str:
                 require(False, f"a copy by {name} that was not reset", "the same state", fix)
             a = describe(world_env(env).observe())
             require_equal(a, b, f"the env and its copy by {name}", fix)
-            require_equal(go_on(env, actions), go_on(other, actions), f"the env and its {name}", fix)
+            require_equal(
+                go_on(env, actions), go_on(other, actions), f"the env and its {name}", fix
+            )
             done.append(name)
             other.close()
     if not done:

@@ -117,7 +117,9 @@ def check_global_rng(env_id: str, **make_kwargs: Any) -> str:
             if terminated or truncated:
                 observation, info = env.reset()
     for name, a, b in zip(("random", "np.random"), before, states(), strict=True):
-        require(a == b, f"another state of {name}", "the global generators untouched", _ONLY_NP_RANDOM)
+        require(
+            a == b, f"another state of {name}", "the global generators untouched", _ONLY_NP_RANDOM
+        )
     return "random and np.random untouched"
 
 

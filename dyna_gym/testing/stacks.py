@@ -24,7 +24,11 @@ from dyna_gym.testing.common import (
     world_env,
 )
 
-_SEARCH = {"value": "none", "breadth": 2, "depth": 2}
+_SEARCH: dict[str, Any] = {"value": "none", "breadth": 2, "depth": 2}
+
+
+def _wrapped(wrapper: Callable[[Env], Env], make: Callable[[], Env]) -> Env:
+    return wrapper(make())
 
 
 def _stacks(env_id: str, folder: str, make_kwargs: dict[str, Any]) -> dict[str, Callable[[], Env]]:
@@ -35,7 +39,7 @@ def _stacks(env_id: str, folder: str, make_kwargs: dict[str, Any]) -> dict[str, 
     special: dict[str, Callable[[], Env]] = {
         "RecordTrajectories": lambda: layers.RecordTrajectories(make(), f"{folder}/episodes.jsonl"),
         "PromptWrapper": lambda: layers.PromptWrapper(layers.ReasoningActionWrapper(make())),
-        "ReSimSearchWrapper": lambda: layers.ReSimSearchWrapper(make(), **_SEARCH),  # type: ignore[arg-type]
+        "ReSimSearchWrapper": lambda: layers.ReSimSearchWrapper(make(), **_SEARCH),
     }
     any_space = {"OutcomeReward", "SuccessReward", "TaskTimeLimit", "RecordTrajectories"}
     any_space |= {"RetryFailedEpisodes"}
@@ -46,7 +50,7 @@ def _stacks(env_id: str, folder: str, make_kwargs: dict[str, Any]) -> dict[str, 
         if not (inspect.isclass(wrapper) and issubclass(wrapper, gym.Wrapper)):
             continue
         if (text or name in any_space) and (branches or name not in looks_ahead):
-            stacks[name] = special.get(name, lambda wrapper=wrapper: wrapper(make()))
+            stacks[name] = special.get(name, partial(_wrapped, wrapper, make))
     if text:
         responses = ["plain", "sim_rollout", "resim"] if branches else ["plain"]
         for response in responses:
@@ -87,7 +91,7 @@ def check_spec_round_trip(env_id: str, **make_kwargs: Any) -> str:
         for name, make in stacks.items():
             env = make()
             spec = env.spec
-            fix = "record the constructor's arguments (RecordConstructorArgs), names and plain data only"
+            fix = "record the constructor's arguments, names and plain data (RecordConstructorArgs)"
             require(spec is not None, f"no spec of {name}", "one", fix)
             assert spec is not None
             try:
@@ -102,7 +106,9 @@ def check_spec_round_trip(env_id: str, **make_kwargs: Any) -> str:
                 raise
             first = describe(env.reset(seed=9))
             for kind, other in again.items():
-                require(copies[kind] == spec, f"another spec of {name} from {kind}", "the same", fix)
+                require(
+                    copies[kind] == spec, f"another spec of {name} from {kind}", "the same", fix
+                )
                 got = str(other)
                 require(got == str(env), f"{got} from {kind}", str(env), fix)
                 what = f"{name} and {name} made from its spec ({kind})"

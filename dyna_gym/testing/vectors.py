@@ -34,7 +34,8 @@ def _vector_id(env_id: str) -> str:
 
 
 def _batch(space: gym.Space[Any], actions: list[Any]) -> Any:
-    return concatenate(space, actions, create_empty_array(space, len(actions)))
+    empty: Any = create_empty_array(space, len(actions))
+    return concatenate(space, actions, empty)
 
 
 def _single_info(infos: dict[str, Any], i: int) -> dict[str, Any]:
@@ -58,7 +59,8 @@ def check_sync_equals_async(env_id: str, **make_kwargs: Any) -> str:
             rng = np.random.default_rng(0)
             for step in range(8):
                 actions = [
-                    pick_action(probe, observations[i], _single_info(infos, i), rng) for i in range(n)
+                    pick_action(probe, observations[i], _single_info(infos, i), rng)
+                    for i in range(n)
                 ]
                 batch = _batch(sync.single_action_space, actions)
                 a, b = sync.step(batch), spawned.step(batch)
@@ -93,7 +95,7 @@ def check_shared_memory(env_id: str, **make_kwargs: Any) -> str:
     return "shared memory works"
 
 
-def _short_episodes(env: Env) -> Env:
+def _short_episodes(env: Env) -> gym.Wrapper[Any, Any, Any, Any]:
     return RecordEpisodeStatistics(TimeLimit(env, max_episode_steps=2))
 
 
@@ -120,7 +122,10 @@ def check_autoreset(env_id: str, **make_kwargs: Any) -> str:
         batch = _batch(vector.single_action_space, [action])
         vector.step(batch)
         observations, _, terminations, truncations, infos = vector.step(batch)
-        name, fix = f"{mode.value} autoreset", "leave autoreset to the vector env; never reset in step"
+        name, fix = (
+            f"{mode.value} autoreset",
+            "leave autoreset to the vector env; never reset in step",
+        )
         ended = bool(terminations[0] or truncations[0])
         require(ended, f"no end at the limit with {name}", "truncation", fix)
         if mode == gym.vector.AutoresetMode.NEXT_STEP:
@@ -142,9 +147,7 @@ def check_group_reset(env_id: str, **make_kwargs: Any) -> str:
     """A group of envs that are reset to one task start equally, whatever their seeds."""
     with made(env_id, **make_kwargs) as env:
         task = sample_tasks(env, world_env(env).split, 2)[-1]
-    vector = gym.make_vec(
-        _vector_id(env_id), num_envs=4, vectorization_mode="sync", **make_kwargs
-    )
+    vector = gym.make_vec(_vector_id(env_id), num_envs=4, vectorization_mode="sync", **make_kwargs)
     observations, infos = vector.reset(seed=0, options={"task": task.id})
     vector.close()
     ids = [t.id for t in infos["task"]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from dyna_gym.responses import REASONS
@@ -30,7 +29,7 @@ def check_splits(env_id: str, **make_kwargs: Any) -> str:
         ids: dict[str, str] = {}
         for split in SPLITS:
             for task in base.world.tasks(split):
-                got = f"task {task.id!r} of split {task.split!r} and world {task.world!r} in {split!r}"
+                got = f"task {task.id!r} of {task.world!r}, {task.split!r} in tasks({split!r})"
                 right = task.split == split and task.world == base.world.name
                 fix = "decide the split once, by the task's id, never by position"
                 require(right, got, f"split {split!r}, world {base.world.name!r}", fix)
@@ -58,7 +57,7 @@ def check_splits(env_id: str, **make_kwargs: Any) -> str:
 
 
 def check_world_texts(env_id: str, **make_kwargs: Any) -> str:
-    """World and env agree: first state, admissible actions; digests are lines that equal themselves."""
+    """World and env agree on first states and admissible actions; digests are single lines."""
     with made(env_id, **make_kwargs) as bare:
         require_text(bare)
         world = world_env(bare).world
@@ -68,7 +67,9 @@ def check_world_texts(env_id: str, **make_kwargs: Any) -> str:
             for task in sample_tasks(bare, split, 3):
                 state, info = env.reset(seed=0, options={"task": task})
                 expected = world.initial_abstract(task)
-                fix = "initial_abstract(task) must be what abstract() makes of the first observation"
+                fix = (
+                    "initial_abstract(task) must be what abstract() makes of the first observation"
+                )
                 require(state == expected, f"first state {short(state)}", short(expected), fix)
                 got, expected_actions = info["admissible_actions"], world.admissible(state)
                 fix = "let the env's _admissible ask the world"

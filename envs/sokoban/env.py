@@ -168,7 +168,7 @@ class SokobanEnv(WorldEnv[str, str]):
     def _set_state(self, state: Any) -> None:
         self._room, self._state = state
 
-    def render(self) -> str | np.ndarray | None:  # type: ignore[override]
+    def render(self) -> str | np.ndarray | None:
         """The board as text, or as a picture."""
         if self.render_mode is None or self._room is None or self._state is None:
             return None
@@ -181,5 +181,3 @@ class SokobanEnv(WorldEnv[str, str]):
 
 def _on_target(room: Room, state: State) -> int:
     return sum(box in room.targets for box in state.boxes)
-
-

@@ -133,8 +133,10 @@ def _make(
     walls, floor = _carve(config, wall_density, draw)
     if len(floor) < config.boxes + 2:
         return None
-    _shuffle(floor, draw)
-    room = Room(config.height, config.width, walls, floor[: config.boxes])
+    targets = _targets(config, floor, draw)
+    if targets is None:
+        return None
+    room = Room(config.height, config.width, walls, targets)
     if config.boxes == 1 and len(floor) <= TABLE_CELLS:
         state = _from_table(config, room, draw)
     else:
@@ -146,6 +148,22 @@ def _shuffle(items: list[int], draw: Iterator[float]) -> None:
     for last in range(len(items) - 1, 0, -1):
         other = int(next(draw) * (last + 1))
         items[last], items[other] = items[other], items[last]
+
+
+def _targets(config: RoomConfig, floor: list[int], draw: Iterator[float]) -> list[int] | None:
+    """Random cells that a box can be pulled away from, as far as there are enough of them."""
+    free = set(floor)
+    ways = (-config.width, config.width, -1, 1)
+    pullable = [c for c in floor if any(c + way in free and c + 2 * way in free for way in ways)]
+    if not pullable:
+        return None
+    _shuffle(pullable, draw)
+    targets = pullable[: config.boxes]
+    if len(targets) < config.boxes:
+        others = [cell for cell in floor if cell not in pullable]
+        _shuffle(others, draw)
+        targets += others[: config.boxes - len(targets)]
+    return targets
 
 
 def _carve(
@@ -185,51 +203,59 @@ def _reach(start: int, free: int, width: int) -> int:
 
 
 def _from_table(config: RoomConfig, room: Room, draw: Iterator[float]) -> State | None:
-    """Any state of the wanted length, all of them being equally likely."""
-    last = config.max_moves
-    fitting = [
-        state
-        for state, moves in distances(room).items()
-        if moves >= config.min_moves and (last is None or moves <= last)
-    ]
-    return fitting[int(next(draw) * len(fitting))] if fitting else None
+    """Any state of a wanted length. All lengths are equally likely: most states are close ones."""
+    table = distances(room)
+    longest = max(table.values())
+    last = longest if config.max_moves is None else min(config.max_moves, longest)
+    if last < config.min_moves:
+        return None
+    # Each state has one before it that is a move nearer, so no length is missing.
+    length = config.min_moves + int(next(draw) * (last - config.min_moves + 1))
+    fitting = [state for state, moves in table.items() if moves == length]
+    return fitting[int(next(draw) * len(fitting))]
 
 
 def _pull(room: Room, draw: Iterator[float]) -> State | None:
-    """Walk backwards by random pulls; the state with most boxes off target, the latest one of those."""
+    """Walk backwards by random pulls; the state on the way that is farthest from solved.
+
+    Farthest means most boxes off target, then most cells between boxes and the targets they came from.
+    """
     width, targets = room.width, room.targets
     floor = [cell for cell in range(room.height * width) if cell not in room.walls]
     open_floor = sum(1 << cell for cell in floor)
-    boxes = set(targets)
-    # The player may start in any of the regions that the boxes leave.
+    # The box in each cell, by the target that it came from.
+    boxes = {cell: cell for cell in sorted(targets)}
+    # The player may end in any of the regions that the boxes leave.
     player = _pick([cell for cell in floor if cell not in boxes], draw)
-    pulls = int(len(boxes) * (4 + 12 * next(draw)))
-    best: tuple[int, frozenset[int], int] | None = None
-    for _ in range(pulls):
+    best: tuple[tuple[int, int], frozenset[int], int] = ((0, 0), targets, player)
+    for _ in range(int(len(boxes) * (4 + 12 * next(draw)))):
         taken = sum(1 << box for box in boxes)
         reach = _reach(1 << player, open_floor & ~taken, width)
         choices = []
-        for box in sorted(boxes):
-            for way in range(4):
-                stand = room.ahead[way][box]
-                if stand < 0 or not reach >> stand & 1:
-                    continue
-                behind = room.ahead[way][stand]
-                if behind >= 0 and behind not in boxes:
-                    choices.append((box, stand, behind))
+        for box in boxes:
+            for ahead in room.ahead:
+                stand = ahead[box]
+                if stand >= 0 and reach >> stand & 1:
+                    behind = ahead[stand]
+                    if behind >= 0 and behind not in boxes:
+                        choices.append((box, stand, behind))
         if not choices:
             break
         box, stand, player = choices[int(next(draw) * len(choices))]
-        boxes.remove(box)
-        boxes.add(stand)
-        away = len(boxes - targets)
-        if best is None or away >= best[0]:
-            best = (away, frozenset(boxes), player)
-    if best is None or best[0] == 0:
+        boxes[stand] = boxes.pop(box)
+        away = sum(cell not in targets for cell in boxes)
+        ways = sum(_apart(cell, home, width) for cell, home in boxes.items())
+        if away and (away, ways) >= best[0]:
+            best = ((away, ways), frozenset(boxes), player)
+    (away, _), placed, player = best
+    if not away:
         return None
-    _, placed, player = best
     reach = _reach(1 << player, open_floor & ~sum(1 << box for box in placed), width)
     return State(_pick([cell for cell in floor if reach >> cell & 1], draw), placed)
+
+
+def _apart(cell: int, other: int, width: int) -> int:
+    return abs(cell // width - other // width) + abs(cell % width - other % width)
 
 
 def _right_length(config: RoomConfig, room: Room, state: State) -> bool:

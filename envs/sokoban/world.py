@@ -76,9 +76,7 @@ class SokobanWorld(World):
             ood_size = (height + 1, width + 1)
         far_height, far_width = _sides("ood_size", ood_size)
         far_boxes = boxes + 1 if ood_boxes is None else ood_boxes
-        far = RoomConfig(
-            height=far_height, width=far_width, boxes=far_boxes, min_moves=min_moves
-        )
+        far = RoomConfig(height=far_height, width=far_width, boxes=far_boxes, min_moves=min_moves)
         self.configs = {"train": near, "eval_id": near, "eval_ood": far}
         self.levels = _read_levels(levels)
         boards = [t.params["board"] for tasks in (self.levels or {}).values() for t in tasks]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
+from collections.abc import Collection
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -31,6 +33,11 @@ def run(model: Any, seed: int = 0, **settings: Any) -> list[tuple[list[int], lis
     settings = {"max_new_tokens": 20, "temperature": 0.0, "end_ids": (), "pad_id": 0, **settings}
     generator = torch.Generator().manual_seed(seed)
     return generate(model, PROMPTS, generator=generator, **settings)
+
+
+def cut(row: list[int], ends: Collection[int]) -> list[int]:
+    """The row up to its first end token, which is part of it."""
+    return row[: next((i + 1 for i, t in enumerate(row) if t in ends), len(row))]
 
 
 def sliding() -> Any:
@@ -73,9 +80,7 @@ def test_sampled_logprobs_are_scores(name: str, temperature: float) -> None:
     with torch.no_grad():
         scores, mask = score_rows(model, PROMPTS, [t for t, _ in found], pad_id=0)
     assert mask.sum() == 20 * len(PROMPTS)
-    torch.testing.assert_close(
-        scores, torch.tensor([logs for _, logs in found]), atol=1e-4, rtol=0
-    )
+    torch.testing.assert_close(scores, torch.tensor([logs for _, logs in found]), atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
@@ -83,11 +88,10 @@ def test_sampled_logprobs_are_scores(name: str, temperature: float) -> None:
 def test_taking_finished_rows_out_changes_nothing(name: str, temperature: float) -> None:
     model = MODELS[name]()
     free = [tokens for tokens, _ in run(model, temperature=temperature)]
-    # Tokens that end the rows at different places.
-    ends = {free[0][3], free[1][12], free[2][7]}
-    expected = [
-        row[: next((i + 1 for i, t in enumerate(row) if t in ends), len(row))] for row in free
-    ]
+    pairs = combinations(sorted({t for row in free for t in row}), 2)
+    # End tokens that end the rows at as many different places as can be.
+    ends = max(pairs, key=lambda pair: len({len(cut(row, pair)) for row in free}))
+    expected = [cut(row, ends) for row in free]
     assert len({len(row) for row in expected}) >= 3
     for share in (0.0, 0.5, 1.0):
         found = run(model, temperature=temperature, end_ids=ends, compact_below=share)

@@ -11,6 +11,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from dyna_gym.envs.sokoban.world import SokobanWorld
 from dyna_gym.policies import NanoPolicy, TransformersPolicy
+from dyna_gym.responses import Response
 
 TEMPLATE = (
     "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
@@ -81,11 +82,16 @@ def chat(*texts: str) -> list[list[dict[str, Any]]]:
     return [[{"role": "user", "content": text}] for text in texts]
 
 
+def ids(responses: Sequence[Response]) -> list[tuple[int, ...]]:
+    """Their tokens (equal runs may differ in the last bits of log-probabilities)."""
+    return [r.token_ids for r in responses]
+
+
 def naive_greedy(model: Any, prompt: Sequence[int], steps: int) -> list[int]:
     """Reference: no batch, no cache, no mask; the whole text is read again for each token."""
-    ids = list(prompt)
+    read = list(prompt)
     with torch.no_grad():
         for _ in range(steps):
-            logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1]
-            ids.append(int(logits.argmax()))
-    return ids[len(prompt) :]
+            logits = model(input_ids=torch.tensor([read]), use_cache=False).logits[0, -1]
+            read.append(int(logits.argmax()))
+    return read[len(prompt) :]
