@@ -147,6 +147,6 @@ def _concatenate_text(space: UnicodeText, items: Any, out: Any) -> tuple[str, ..
     return tuple(items)
 
 
-@iterate.register(TextBatch)  # type: ignore[misc]
-def _iterate_text(space: TextBatch, items: Any) -> Any:
+@iterate.register(TextBatch)
+def _iterate_text(space: TextBatch, items: Any) -> Any:  # type: ignore[misc]
     return iter(items)

@@ -190,6 +190,13 @@ def test_a_failure_that_stays_truncates_and_is_never_scored(make: Make) -> None:
     assert env.unwrapped.observe()[1]["error"] == info["error"]
 
 
+def test_a_failure_after_a_bad_action_is_not_the_agents(make: Make) -> None:
+    env = make("Flaky", fail_at=range(2, 99))
+    env.reset(seed=0)
+    assert env.step("fly")[4]["invalid_reason"] == "unknown_action"
+    assert env.step("inc")[4]["invalid_reason"] is None
+
+
 def test_retries_are_a_setting() -> None:
     env = FlakyEnv(fail_at=range(99), retries=0)
     env.reset(seed=0)

@@ -170,6 +170,15 @@ def test_resim_searches_and_leaves_the_env_as_before(make_agent: Make) -> None:
     assert "These courses of action were tried" in prompt
 
 
+def test_resim_values_what_is_solved_as_one(make_agent: Make) -> None:
+    lookahead = {"value": "none", "breadth": 30, "depth": 3, "keep": 3}
+    env = make_agent("Counter", response="resim", lookahead=lookahead)
+    tree = env.reset(seed=0, options=TO_TWO)[1]["search"]
+    assert {(r.success, r.value) for r in tree.rollouts} == {(True, 1.0), (False, 0.0)}
+    best = tree.rollouts[tree.best]
+    assert [a for a, _ in best.steps] == ["inc", "inc"]  # among equals the shortest
+
+
 def test_resim_ends_with_the_episode(make_agent: Make) -> None:
     env = make_agent("Counter", response="resim", max_steps=1)
     env.reset(seed=0)
@@ -233,6 +242,8 @@ def test_simulation_score_by_hand(make_agent: Make) -> None:
     assert score("<sim> inc -> n 1 | inc -> n 2 </sim>", "inc", "inc") == 1.0
     assert score("<sim> inc -> n 1 | inc -> n 3 </sim>", "inc", "inc") == 0.5
     assert score("<sim> inc -> n 1 </sim>", "inc", "inc", "dec", "dec") == 0.25
+    five = " | ".join(f"dec -> n {-n}" for n in range(1, 6))
+    assert score(f"<sim> {five} </sim>", *["dec"] * 7) == 1.0  # only five are judged
     assert score("", "inc") == 0.0  # nothing was imagined
     assert score("<sim> inc -> n 1 </sim>") == 0.0  # there is no plan
     assert env.unwrapped.n == 0

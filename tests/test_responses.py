@@ -92,6 +92,17 @@ def test_reasons_of_a_missing_plan(text: Any, reason: str) -> None:
     assert reason in REASONS
 
 
+def test_what_counts_starts_after_the_last_closing_think_tag() -> None:
+    text = "<think>a</think><action>up</action> or rather </think> well"
+    assert parse_response(text).reason == "no_action"
+    assert parse_response(f"{text}<action>left</action>").action == "left"
+
+
+def test_a_tag_opened_twice_starts_anew() -> None:
+    assert parse_response("<action>no, <action>up</action>").action == "up"
+    assert parse_response("<plan>\nx\n<plan>\nup\n</plan>").plan == ("up",)
+
+
 def test_case_of_tags_does_not_matter_and_positions_hold() -> None:
     assert parse_response("<THINK>a</Think><Action>Up</ACTION>").action == "Up"
     # "İ".lower() is longer than "İ": positions must not shift.

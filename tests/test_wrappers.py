@@ -12,6 +12,7 @@ import pytest
 from gymnasium import wrappers as gw
 
 import dyna_gym
+from dyna_gym.branching import branch
 from dyna_gym.errors import ConfigError, DynaGymWarning, MachineryError
 from dyna_gym.policies import RandomPolicy
 from dyna_gym.policies.base import as_messages
@@ -76,6 +77,24 @@ def test_failed_machinery_pays_nothing(make: Make, wrapper: Any) -> None:
     _, reward, terminated, truncated, info = env.step("inc")
     assert (reward, terminated, truncated) == (0.0, False, True)
     assert "error" in info
+
+
+def test_failed_machinery_is_not_a_failure_that_costs(make: Make) -> None:
+    env = OutcomeReward(make("Flaky", fail_at=range(1, 99)), failure=-5)
+    env.reset(options=TO_TWO)
+    assert env.step("inc")[1] == 0.0
+
+
+def test_abstract_states_may_build_on_the_last_one(make: Make) -> None:
+    inner = make("Counter")
+    inner.unwrapped.world.abstract = lambda previous, action, seen: f"{previous or ''}{action};"
+    env = AbstractStateWrapper(inner)
+    assert env.reset(options=TO_TWO)[0] == "None;"
+    assert env.step("inc")[0] == "None;inc;"
+    with branch(env) as below:
+        assert below.step("dec")[0] == "None;inc;dec;"
+    assert env.step("wait")[0] == "None;inc;wait;"
+    assert env.reset(options=TO_TWO)[0] == "None;"
 
 
 # -- the plain response layer ----------------------------------------------------------------------

@@ -6,9 +6,37 @@ from collections.abc import Sequence
 from itertools import combinations
 from operator import add
 
+from dyna_gym.envs.sokoban.grid import Rows, cells_of
+
 Row = tuple[int, ...]
 HALVES_UP_TO = 8
 """Up to so many boxes, matchings are put together from those of two halves of the boxes."""
+
+
+class Estimate:
+    """What remains to be pushed at least, for a set of boxes and a place of the player.
+
+    Args:
+        rows: What each target costs for a box in a cell; see `Grid.rows`.
+        count: Number of boxes and of targets.
+    """
+
+    def __init__(self, rows: Rows, count: int) -> None:
+        self.rows = rows
+        self.matching = Matching(count)
+        # Cells in which it matters on which side of the box the player is.
+        self.parting = sum(1 << cell for cell, row in rows.items() if isinstance(row, dict))
+
+    def __call__(self, boxes: int, player: int) -> int:
+        """The estimate; at least `FAR` where boxes and targets cannot be matched."""
+        rows = self.rows
+        if boxes & self.parting:
+            picked = []
+            for box in cells_of(boxes):
+                row = rows[box]
+                picked.append(row[player] if type(row) is dict else row)
+            return self.matching.cost(tuple(picked))  # type: ignore[arg-type]
+        return self.matching.cost(tuple([rows[box] for box in cells_of(boxes)]))  # type: ignore[misc]
 
 
 class Matching:

@@ -87,7 +87,8 @@ class SokobanEnv(WorldEnv[str, str]):
         boxes: Boxes a room.
         ood_size: ``size`` of `eval_ood`; default one more.
         ood_boxes: ``boxes`` of `eval_ood`; default one more.
-        min_moves: Least number of moves of the shortest solution of a generated room.
+        min_moves: Least number of moves of the shortest solution of a generated room (default 2, where that
+            can be checked cheaply; the most is then the step budget).
         levels: A level file, all of whose levels are `train` tasks, or a mapping from split to file.
         split: Which tasks to draw from.
         tasks: Task ids to draw from instead.
@@ -118,7 +119,7 @@ class SokobanEnv(WorldEnv[str, str]):
         boxes: int = 1,
         ood_size: int | Sequence[int] | None = None,
         ood_boxes: int | None = None,
-        min_moves: int = 1,
+        min_moves: int | None = None,
         levels: str | Mapping[str, str] | None = None,
         split: str = "train",
         tasks: Sequence[str | Task] | None = None,

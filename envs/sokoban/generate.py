@@ -19,7 +19,8 @@ from dyna_gym.errors import ConfigError, DynaGymError
 TABLE_CELLS = 50
 """Up to so many floor cells, the start of a one-box room is drawn from the table of all states."""
 FAILURES_A_LEVEL = 8
-"""After so many failed carvings the share of walls is halved."""
+"""After so many failed tries the next level of ease begins."""
+EASE_SOME_STAY = 2
 SOLVE_EXPANSIONS = 20_000
 
 
@@ -99,8 +100,7 @@ def generate_room(
     for number in range(max_tries):
         seed = np.random.SeedSequence(entropy, spawn_key=(number,))
         draw = _draws(np.random.Generator(np.random.PCG64(seed)))
-        openness = failed // FAILURES_A_LEVEL
-        made = _make(config, config.wall_density / 2**openness, draw)
+        made = _make(config, failed // FAILURES_A_LEVEL, draw)
         if made is None:
             failed += 1
         elif accept is not None and not accept(*made):
@@ -110,7 +110,7 @@ def generate_room(
         else:
             return made
     raise RoomGenerationError(
-        f"generate_room: got no room for {config} in {max_tries} tries ({failed} could not be carved, "
+        f"generate_room: got no room for {config} in {max_tries} tries ({failed} could not be played backwards, "
         f"{refused} were refused by accept, {wrong_length} had the wrong number of moves); make the "
         "room larger, loosen min_moves, max_moves or accept, or raise max_tries"
     )
@@ -126,11 +126,13 @@ def _pick(items: list[int], draw: Iterator[float]) -> int:
     return items[int(next(draw) * len(items))]
 
 
-def _make(
-    config: RoomConfig, wall_density: float, draw: Iterator[float]
-) -> tuple[Room, State] | None:
-    """One try: carve, place targets, play backwards. None where nothing can be pulled."""
-    walls, floor = _carve(config, wall_density, draw)
+def _make(config: RoomConfig, ease: int, draw: Iterator[float]) -> tuple[Room, State] | None:
+    """One try: carve, place targets, play backwards. None where that did not work out.
+
+    With each level of ``ease`` there are half as many inner walls; from `EASE_SOME_STAY` on, boxes may
+    be left on their targets, down to one that is not.
+    """
+    walls, floor = _carve(config, config.wall_density / 2**ease, draw)
     if len(floor) < config.boxes + 2:
         return None
     targets = _targets(config, floor, draw)
@@ -140,7 +142,7 @@ def _make(
     if config.boxes == 1 and len(floor) <= TABLE_CELLS:
         state = _from_table(config, room, draw)
     else:
-        state = _pull(room, draw)
+        state = _pull(room, ease < EASE_SOME_STAY, draw)
     return None if state is None else (room, state)
 
 
@@ -215,7 +217,7 @@ def _from_table(config: RoomConfig, room: Room, draw: Iterator[float]) -> State 
     return fitting[int(next(draw) * len(fitting))]
 
 
-def _pull(room: Room, draw: Iterator[float]) -> State | None:
+def _pull(room: Room, all_away: bool, draw: Iterator[float]) -> State | None:
     """Walk backwards by random pulls; the state on the way that is farthest from solved.
 
     Farthest means most boxes off target, then most cells between boxes and the targets they came from.
@@ -241,14 +243,20 @@ def _pull(room: Room, draw: Iterator[float]) -> State | None:
                         choices.append((box, stand, behind))
         if not choices:
             break
-        box, stand, player = choices[int(next(draw) * len(choices))]
+        # The better of two: purely random pulls mostly undo each other.
+        first, second = (choices[int(next(draw) * len(choices))] for _ in range(2))
+        gain = [
+            _apart(to, boxes[box], width) - _apart(box, boxes[box], width)
+            for box, to, _ in (first, second)
+        ]
+        box, stand, player = second if gain[1] > gain[0] else first
         boxes[stand] = boxes.pop(box)
         away = sum(cell not in targets for cell in boxes)
         ways = sum(_apart(cell, home, width) for cell, home in boxes.items())
         if away and (away, ways) >= best[0]:
             best = ((away, ways), frozenset(boxes), player)
     (away, _), placed, player = best
-    if not away:
+    if not away or (all_away and away < len(boxes)):
         return None
     reach = _reach(1 << player, open_floor & ~sum(1 << box for box in placed), width)
     return State(_pick([cell for cell in floor if reach >> cell & 1], draw), placed)

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from dyna_gym.envs.sokoban.room import Room
 
+Rows = dict[int, tuple[int, ...] | dict[int, tuple[int, ...]]]
 FAR = 1_000_000
 """Distance of a target that cannot be reached."""
 
@@ -45,6 +46,7 @@ class Grid:
         stride: Bits a row.
         floor: Cells of that part.
         targets: Targets in that part.
+        sides: For each cell, the parts of the floor on the sides of a box that stands there.
         alive: Cells from which a box, alone in the room, can be brought to some target.
         rows: ``rows[box][player]``, or only ``rows[box]`` where the player's place makes no difference:
             the number of pushes to each target for a box that is alone in the room. This never
@@ -65,7 +67,8 @@ class Grid:
         self.targets = self.bits(room.targets) & self.floor
         self.target_list = cells_of(self.targets)
         self.steps = (-stride, stride, -1, 1)
-        self.rows = self._distances()
+        self.sides = self._sides()
+        self.rows = self.distances(self.target_list)
         self.alive = 0
         for box, row in self.rows.items():
             options = row.values() if isinstance(row, dict) else (row,)
@@ -88,12 +91,11 @@ class Grid:
         """A set of the room's cells as bits."""
         return sum(1 << self.index(cell) for cell in cells)
 
-    def _distances(self) -> dict[int, tuple[int, ...] | dict[int, tuple[int, ...]]]:
-        """Pushes to each target, by pulling one box backwards from it."""
+    def _sides(self) -> dict[int, list[int]]:
+        """For each cell, the parts of the floor that a box in it can be touched from."""
         floor, stride = self.floor, self.stride
-        cells = cells_of(floor)
         sides: dict[int, list[int]] = {}
-        for box in cells:
+        for box in cells_of(floor):
             rest, parts = floor & ~(1 << box), []
             around = rest & (1 << box + 1 | 1 << box >> 1 | 1 << box + stride | 1 << box >> stride)
             while around:
@@ -101,10 +103,23 @@ class Grid:
                 parts.append(part)
                 around &= ~part
             sides[box] = parts
-        count = len(self.target_list)
-        pushes = {(box, k): [FAR] * count for box in cells for k in range(len(sides[box]))}
-        for number, target in enumerate(self.target_list):
-            frontier = [(target, k) for k in range(len(sides[target]))]
+        return sides
+
+    def distances(self, ends: list[int], player: int | None = None) -> Rows:
+        """Pushes between each cell and each of some ends, for a box that is alone in the room.
+
+        Args:
+            ends: Where the box is to come to; with ``player``, where it comes from.
+            player: Where the player is while the box is still at the end it comes from.
+        """
+        floor, sides = self.floor, self.sides
+        pushes = {(box, k): [FAR] * len(ends) for box in sides for k in range(len(sides[box]))}
+        for number, end in enumerate(ends):
+            frontier = [
+                (end, k)
+                for k, part in enumerate(sides[end])
+                if player is None or part >> player & 1
+            ]
             for place in frontier:
                 pushes[place][number] = 0
             done = 0
@@ -114,29 +129,32 @@ class Grid:
                 for box, k in frontier:
                     part = sides[box][k]
                     for way in self.steps:
-                        # The last push left the player in `back`, where the box had been.
-                        back = box - way
-                        before = back - way
-                        if back < 0 or before < 0 or not part >> back & 1 or not floor >> before & 1:
+                        # Behind the box: the player, who has just pushed or is about to push.
+                        behind = box - way
+                        if behind < 0 or not part >> behind & 1:
                             continue
-                        for j, other in enumerate(sides[back]):
-                            if other >> before & 1 and pushes[back, j][number] == FAR:
-                                pushes[back, j][number] = done
-                                reached.append((back, j))
+                        if player is None:
+                            other, now = behind, behind - way
+                            on_floor = now >= 0 and floor >> now & 1
+                        else:
+                            other, now = box + way, box
+                            on_floor = other >= 0 and floor >> other & 1
+                        if not on_floor:
+                            continue
+                        for j, beside in enumerate(sides[other]):
+                            if beside >> now & 1 and pushes[other, j][number] == FAR:
+                                pushes[other, j][number] = done
+                                reached.append((other, j))
                 frontier = reached
-        rows: dict[int, tuple[int, ...] | dict[int, tuple[int, ...]]] = {}
-        for box in cells:
-            options = [tuple(pushes[box, k]) for k in range(len(sides[box]))]
-            if len(set(options)) == 1:
-                rows[box] = options[0]
-            elif not options:
-                rows[box] = (FAR,) * count
-            else:
+        rows: Rows = {}
+        for box, parts in sides.items():
+            options = [tuple(pushes[box, k]) for k in range(len(parts))]
+            if len(set(options)) > 1:
                 rows[box] = {
-                    player: options[k]
-                    for k, part in enumerate(sides[box])
-                    for player in cells_of(part)
+                    cell: options[k] for k, part in enumerate(parts) for cell in cells_of(part)
                 }
+            else:
+                rows[box] = options[0] if options else (FAR,) * len(ends)
         return rows
 
     def frozen(self, boxes: int) -> int:

@@ -34,6 +34,9 @@ TASKS_PER_SPLIT = {"train": 10_000, "eval_id": 1_000, "eval_ood": 1_000}
 # That makes the splits disjoint in layout by construction, however many rooms are ever made.
 BUCKETS = {"train": range(0, 7), "eval_id": range(7, 9), "eval_ood": range(9, 10)}
 STEPS_PER_BOX = 15
+"""Step budget of generated rooms, a box. Ours [NF]."""
+SMALL_CELLS, SMALL_BOXES = 36, 2
+"""Inner cells and boxes up to which the shortest solution is cheap enough to choose rooms by it."""
 MAX_ACTION_CHARS = 1_000
 _WORD = re.compile(r"[^\W_]+")
 
@@ -46,7 +49,8 @@ class SokobanWorld(World):
         boxes: Boxes, and targets, a room.
         ood_size: The same for `eval_ood`; default one more than ``size``.
         ood_boxes: The same for `eval_ood`; default one more than ``boxes``.
-        min_moves: Least number of moves of the shortest solution of a generated room.
+        min_moves: Least number of moves of the shortest solution of a generated room. Default: 2, for a
+            room one push from solved needs no looking ahead; 1 where rooms are too large to check.
         levels: A level file (all its levels are `train` tasks), or a mapping from split to file.
     """
 
@@ -67,16 +71,16 @@ class SokobanWorld(World):
         boxes: int = 1,
         ood_size: int | Sequence[int] | None = None,
         ood_boxes: int | None = None,
-        min_moves: int = 1,
+        min_moves: int | None = None,
         levels: str | Mapping[str, str] | None = None,
     ) -> None:
         height, width = _sides("size", size)
-        near = RoomConfig(height=height, width=width, boxes=boxes, min_moves=min_moves)
+        near = _room_config(height, width, boxes, min_moves)
         if ood_size is None:
             ood_size = (height + 1, width + 1)
         far_height, far_width = _sides("ood_size", ood_size)
         far_boxes = boxes + 1 if ood_boxes is None else ood_boxes
-        far = RoomConfig(height=far_height, width=far_width, boxes=far_boxes, min_moves=min_moves)
+        far = _room_config(far_height, far_width, far_boxes, min_moves)
         self.configs = {"train": near, "eval_id": near, "eval_ood": far}
         self.levels = _read_levels(levels)
         boards = [t.params["board"] for tasks in (self.levels or {}).values() for t in tasks]
@@ -156,7 +160,7 @@ class _GeneratedTasks:
     def prefix(self) -> str:
         config = self.config
         size = f"{config.height}x{config.width}x{config.boxes}"
-        if config.min_moves > 1:
+        if config != _room_config(config.height, config.width, config.boxes, None):
             size += f"m{config.min_moves}"
         return f"sokoban/{size}/{self.split}/"
 
@@ -167,6 +171,7 @@ class _GeneratedTasks:
             "width": config.width,
             "boxes": config.boxes,
             "min_moves": config.min_moves,
+            "max_moves": config.max_moves,
             "max_steps": STEPS_PER_BOX * config.boxes,
             "index": i,
         }
@@ -188,6 +193,21 @@ def _sides(name: str, size: int | Sequence[int]) -> tuple[int, int]:
     if len(sides) != 2 or any(isinstance(s, bool) or not isinstance(s, int) for s in sides):
         raise ConfigError(f"{name}: got {size!r}, expected a whole number or (height, width)")
     return sides[0], sides[1]
+
+
+def _room_config(height: int, width: int, boxes: int, min_moves: int | None) -> RoomConfig:
+    small = (height - 2) * (width - 2) <= SMALL_CELLS and boxes <= SMALL_BOXES
+    if min_moves is None:
+        # Three cells in a row hold only rooms of one push.
+        min_moves = 2 if small and min(height, width) > 3 else 1
+    # A room that cannot be solved within its budget would be a lost episode for the best of agents.
+    return RoomConfig(
+        height=height,
+        width=width,
+        boxes=boxes,
+        min_moves=min_moves,
+        max_moves=max(min_moves, STEPS_PER_BOX * boxes) if small else None,
+    )
 
 
 def _read_levels(levels: str | Mapping[str, str] | None) -> dict[str, list[Task]] | None:
@@ -226,14 +246,23 @@ def start_of(task: Task) -> tuple[Room, State]:
         params["width"],
         params["boxes"],
         params["min_moves"],
+        params["max_moves"],
     )
 
 
 @lru_cache(maxsize=20_000)
 def _generated(
-    split: str, index: int, height: int, width: int, boxes: int, min_moves: int
+    split: str,
+    index: int,
+    height: int,
+    width: int,
+    boxes: int,
+    min_moves: int,
+    max_moves: int | None,
 ) -> tuple[Room, State]:
-    config = RoomConfig(height=height, width=width, boxes=boxes, min_moves=min_moves)
+    config = RoomConfig(
+        height=height, width=width, boxes=boxes, min_moves=min_moves, max_moves=max_moves
+    )
     key = [SPLITS.index(split), index, height, width, boxes, min_moves]
     rng = np.random.default_rng(np.random.SeedSequence(key))
     mine = BUCKETS[split]

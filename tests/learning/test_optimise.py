@@ -123,7 +123,7 @@ def test_reinforce_is_the_gradient_of_the_objective(with_reference: bool) -> Non
     for mine, naive in zip(gradients(policy), expected, strict=True):
         torch.testing.assert_close(mine, naive, atol=1e-6, rtol=1e-4)
     loss = found["policy_loss"] + BETA * found["kl"]
-    assert loss == pytest.approx(-float(objective), abs=1e-5)
+    assert loss == pytest.approx(-objective.item(), abs=1e-5)
     norm = torch.sqrt(sum((g**2).sum() for g in expected))  # type: ignore[arg-type]
     assert found["grad_norm"] == pytest.approx(float(norm), rel=1e-3)
     assert 0 < found["clip_fraction"] < 1
@@ -136,7 +136,7 @@ def test_minibatches_add_up_to_the_objective(minibatch: int) -> None:
     episodes, advantages = make_episodes(policy, [1, 3, 2]), [1.5, -0.7, 0.4]
     learner = Learner(policy, lr=0.0, reference=reference)
     found = reinforce(learner, all_rows(policy, episodes, advantages), minibatch)
-    expected = -float(naive_objective(policy, episodes, advantages, reference))
+    expected = -naive_objective(policy, episodes, advantages, reference).item()
     assert found["policy_loss"] + BETA * found["kl"] == pytest.approx(expected, abs=1e-5)
 
 
@@ -211,7 +211,7 @@ def test_imitate_is_the_mean_over_response_tokens() -> None:
     expected.backward()
     naive = gradients(policy)
     learner = Learner(policy, lr=0.0, max_grad_norm=1e9)
-    assert learner.imitate(rows) == pytest.approx(float(expected), abs=1e-5)
+    assert learner.imitate(rows) == pytest.approx(expected.item(), abs=1e-5)
     for mine, wanted in zip(gradients(policy), naive, strict=True):
         torch.testing.assert_close(mine, wanted, atol=1e-6, rtol=1e-4)
 
