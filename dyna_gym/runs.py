@@ -25,6 +25,25 @@ def write_json(path: str | os.PathLike[str], data: Any) -> None:
     os.replace(partial, target)
 
 
+def json_settings(text: str) -> dict[str, Any]:
+    """Read settings that were given as JSON on a command line.
+
+    Raises:
+        ConfigError: It is no JSON object.
+
+    Examples:
+        >>> json_settings('{"size": 7}')
+        {'size': 7}
+    """
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"settings: got {text!r}, expected JSON ({error})") from None
+    if not isinstance(found, dict):
+        raise ConfigError(f"settings: got {text!r}, expected a JSON object such as {{}}")
+    return found
+
+
 class RunFolder:
     """One run on disk: ``config.json``, ``metrics.jsonl``, ``checkpoint/``, ``summary.json``.
 

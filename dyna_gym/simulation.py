@@ -13,7 +13,7 @@ from typing import Any
 import gymnasium as gym
 
 from dyna_gym.branching import branch, check_branchable
-from dyna_gym.errors import BranchError
+from dyna_gym.errors import BranchError, MachineryError
 from dyna_gym.responses import parse_response
 from dyna_gym.world import World
 
@@ -30,7 +30,7 @@ def can_measure(env: gym.Env[Any, Any]) -> bool:
     return True
 
 
-def simulation_score(env: gym.Env[Any, Any], response: str) -> float:
+def simulation_score(env: gym.Env[Any, Any], response: str) -> float | None:
     """Score of a response in the present state of an agent env; tries the plan in a branch.
 
     Args:
@@ -38,14 +38,17 @@ def simulation_score(env: gym.Env[Any, Any], response: str) -> float:
         response: The response.
 
     Returns:
-        A share in [0, 1].
+        A share in [0, 1]; None where the machinery failed, so that nothing was measured.
     """
     parsed = parse_response(response)
     plan = parsed.plan[:MAX_PLAN]
     if not plan:
         return 0.0
     world: World = env.unwrapped.world  # type: ignore[attr-defined]
-    real = [world.digest(state) for _, state in try_plan(env, plan)]
+    try:
+        real = [world.digest(state) for _, state in try_plan(env, plan)]
+    except MachineryError:
+        return None
     return agreement(world, parsed.imagined_plan(), real)
 
 
@@ -58,18 +61,25 @@ def try_plan(env: gym.Env[Any, Any], plan: Sequence[str]) -> tuple[tuple[str, st
 
     Returns:
         (action, state) of each step, up to the end of the plan or of the episode.
+
+    Raises:
+        MachineryError: The machinery failed on the way.
     """
     with branch(env.get_wrapper_attr("world_layers"), rng="fresh") as below:
         return run_actions(below, plan)
 
 
 def run_actions(env: gym.Env[Any, Any], actions: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Take world actions until they or the episode end; (action, observation) of each step."""
+    """Take world actions until they or the episode end; (action, observation) of each step.
+
+    Raises:
+        MachineryError: The machinery failed on the way, so that what was seen is not the whole future.
+    """
     seen = []
     for action in actions:
         observation, _, terminated, truncated, info = env.step(action)
         if info.get("error"):
-            break
+            raise MachineryError(info["error"])
         seen.append((action, str(observation)))
         if terminated or truncated:
             break

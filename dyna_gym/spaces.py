@@ -47,7 +47,7 @@ class UnicodeText(Space[str]):
         if not isinstance(max_length, (int, np.integer)) or max_length < 0:
             raise ConfigError(f"max_length: got {max_length!r}, expected a whole number >= 0")
         self.max_length = int(max_length)
-        super().__init__(dtype=str, seed=seed)
+        super().__init__(shape=(), dtype=str, seed=seed)
 
     @property
     def is_np_flattenable(self) -> bool:

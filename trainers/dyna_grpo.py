@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -59,7 +59,7 @@ from dyna_gym.learning.rl import (
 )
 from dyna_gym.learning.rows import Row, episode_rows, fill_old_logprobs
 from dyna_gym.policies import TrainablePolicy, load_policy
-from dyna_gym.runs import RunFolder
+from dyna_gym.runs import RunFolder, json_settings
 from dyna_gym.trajectory import Trajectory
 
 
@@ -73,8 +73,8 @@ class Args:
     """Folder of the run."""
     env_id: str = "DynaGym-Sokoban-v0"
     """Which world."""
-    settings: dict[str, Any] = field(default_factory=dict)
-    """Arguments of the world, as for gymnasium.make."""
+    settings: str = "{}"
+    """Arguments of the world as JSON, such as '{"size": 7}'."""
     advantage: Literal["grpo", "rloo"] = "grpo"
     """How a group's returns become advantages."""
     tokens: int = 800_000
@@ -301,7 +301,7 @@ def _make_envs(args: Args, response: str, size: int) -> list[Any]:
             history=args.history,
             style=args.style,
             lookahead=lookahead,
-            **args.settings,
+            **json_settings(args.settings),
         )
         for _ in range(args.groups * size)
     ]

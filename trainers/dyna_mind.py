@@ -26,7 +26,7 @@ from tqdm import tqdm
 from dyna_gym.evaluation import paired_difference, play, summarise, table
 from dyna_gym.plots import plot_curves
 from dyna_gym.policies import AggregatorPolicy, Policy, RandomPolicy, load_policy
-from dyna_gym.runs import RunFolder, write_json
+from dyna_gym.runs import RunFolder, json_settings, write_json
 from dyna_gym.trainers import resim
 from dyna_gym.trajectory import read_trajectories, write_trajectories
 
@@ -136,10 +136,9 @@ def _command(args: Args, run: RunFolder, arm: str) -> list[str]:
         "tokens": args.tokens,
         "lr": args.lr,
         "seed": args.seed,
+        "settings": args.resim.settings,
     }
     words = [word for k, v in settings.items() for word in (f"--{k}", str(v))]
-    for key, value in args.resim.settings.items():
-        words += ["--settings", str(key), json.dumps(value)]
     return [sys.executable, "-m", f"dyna_gym.trainers.{arm}", *words, "--resume"]
 
 
@@ -238,7 +237,7 @@ def _evaluate_one(job: tuple[Args, str, str, str, int, float]) -> dict[str, Any]
         style="compact",
         history=args.resim.history,
         lookahead=lookahead,
-        settings=args.resim.settings,
+        settings=json_settings(args.resim.settings),
         seed=args.seed,
     )
     told = {**summarise(trajectories), "seconds": round(time.perf_counter() - started, 2)}

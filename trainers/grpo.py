@@ -15,8 +15,8 @@ Choices where the paper says nothing [NF]:
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import asdict, dataclass
+from typing import Literal
 
 import numpy as np
 import tyro
@@ -36,7 +36,7 @@ from dyna_gym.learning.rl import (
     zero_advantage_frac,
 )
 from dyna_gym.policies import load_policy
-from dyna_gym.runs import RunFolder
+from dyna_gym.runs import RunFolder, json_settings
 
 
 @dataclass
@@ -49,8 +49,8 @@ class Args:
     """Folder of the run."""
     env_id: str = "DynaGym-Sokoban-v0"
     """Which world."""
-    settings: dict[str, Any] = field(default_factory=dict)
-    """Arguments of the world, as for gymnasium.make."""
+    settings: str = "{}"
+    """Arguments of the world as JSON, such as '{"size": 7}'."""
     advantage: Literal["grpo", "rloo"] = "grpo"
     """How a group's returns become advantages."""
     tokens: int = 800_000
@@ -90,7 +90,7 @@ def main(args: Args) -> str:
         counters = restore_learner(run.checkpoint, learner)
         run.rewind(counters.update)
     envs = [
-        make_agent_env(args.env_id, history=args.history, style=args.style, **args.settings)
+        make_agent_env(args.env_id, history=args.history, style=args.style, **json_settings(args.settings))
         for _ in range(args.groups * args.group_size)
     ]
     tasks = envs[0].unwrapped.tasks  # type: ignore[attr-defined]

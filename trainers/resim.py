@@ -49,7 +49,7 @@ from dyna_gym.policies import (
     as_messages,
     load_policy,
 )
-from dyna_gym.runs import RunFolder
+from dyna_gym.runs import RunFolder, json_settings
 from dyna_gym.trajectory import Trajectory, read_trajectories, write_trajectories
 from dyna_gym.values import make_value
 
@@ -62,8 +62,8 @@ class Args:
     """Folder of the run."""
     env_id: str = "DynaGym-Sokoban-v0"
     """Which world."""
-    settings: dict[str, Any] = field(default_factory=dict)
-    """Arguments of the world, as for gymnasium.make."""
+    settings: str = "{}"
+    """Arguments of the world as JSON, such as '{"size": 7}'."""
     policy: str = ""
     """Folder or name of the policy to start from; empty: a NanoPolicy from scratch."""
     rounds: int = 2
@@ -142,7 +142,7 @@ def main(args: Args) -> dict[str, Any]:
 
 
 def _make_env(args: Args) -> Any:
-    return make_agent_env(args.env_id, history=args.history, style=args.style, **args.settings)
+    return make_agent_env(args.env_id, history=args.history, style=args.style, **json_settings(args.settings))
 
 
 def _restore(args: Args, run: RunFolder, env: Any) -> tuple[TrainablePolicy, int]:
@@ -284,7 +284,7 @@ def _evaluate(args: Args, run: RunFolder, policy: TrainablePolicy, env: Any) -> 
                 temperature=temperature,
                 style=args.style,
                 history=args.history,
-                settings=args.settings,
+                settings=json_settings(args.settings),
                 seed=args.seed,
                 progress=f"evaluation, {name}",
             )

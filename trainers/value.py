@@ -7,7 +7,7 @@ The trained folder is given to `trainers/resim.py` as ``--value``.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +17,7 @@ from dyna_gym import make_agent_env
 from dyna_gym.learning.collect import collect, split_failed
 from dyna_gym.learning.value_model import ValueModel, value_labels
 from dyna_gym.policies import make_policy
-from dyna_gym.runs import RunFolder
+from dyna_gym.runs import RunFolder, json_settings
 
 
 @dataclass
@@ -28,8 +28,8 @@ class Args:
     """Folder of the run; the model is in its ``value/``."""
     env_id: str = "DynaGym-Sokoban-v0"
     """Which world."""
-    settings: dict[str, Any] = field(default_factory=dict)
-    """Arguments of the world, as for gymnasium.make."""
+    settings: str = "{}"
+    """Arguments of the world as JSON, such as '{"size": 7}'."""
     policy: str = "random"
     """Who plays: random, or a folder of a saved policy."""
     tasks: int = 400
@@ -63,7 +63,7 @@ def main(args: Args) -> dict[str, Any]:
     if finished is not None:
         return finished
     envs = [
-        make_agent_env(args.env_id, history=args.history, style=args.style, **args.settings)
+        make_agent_env(args.env_id, history=args.history, style=args.style, **json_settings(args.settings))
         for _ in range(128)
     ]
     world, tasks = envs[0].unwrapped.world, envs[0].unwrapped.tasks  # type: ignore[attr-defined]

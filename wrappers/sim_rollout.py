@@ -7,10 +7,11 @@ from typing import Any
 import gymnasium as gym
 
 from dyna_gym.branching import branch, check_branchable
-from dyna_gym.errors import ConfigError
+from dyna_gym.errors import ConfigError, MachineryError
 from dyna_gym.responses import ParsedResponse, parse_response
 from dyna_gym.simulation import run_actions
 from dyna_gym.spaces import UnicodeText
+from dyna_gym.wrappers.abstract_state import AbstractStateWrapper
 from dyna_gym.wrappers.base import LayerWrapper, whole_number
 from dyna_gym.wrappers.reasoning_action import MAX_RESPONSE, execute_response
 
@@ -63,7 +64,7 @@ class SimRolloutWrapper(LayerWrapper):
         super().__init__(env, max_depth=max_depth, simulator=simulator)
         self.action_space = UnicodeText(MAX_RESPONSE)
         self._max_depth = max_depth
-        self._simulator = None if simulator is None else gym.make(simulator)
+        self._simulator = None if simulator is None else _simulator(simulator, env)
         if self._simulator is None:
             check_branchable(env)
         elif self._simulator.unwrapped.world.name != self.world.name:  # type: ignore[attr-defined]
@@ -125,13 +126,18 @@ class SimRolloutWrapper(LayerWrapper):
         self._draft = text if isinstance(text, str) else ""
         plan = parsed.plan or ((parsed.action,) if parsed.action else ())
         plan = plan[: self._max_depth]
-        if self._simulator is None:
-            with branch(self.env, rng="fresh") as env:
-                futures = run_actions(env, plan)
-        else:
-            self._simulator.reset(seed=0, options={"task": self._info["task"]})
-            run_actions(self._simulator, self._executed)
-            futures = run_actions(self._simulator, plan)
+        try:
+            if self._simulator is None:
+                with branch(self.env, rng="fresh") as env:
+                    futures = run_actions(env, plan)
+            else:
+                self._simulator.reset(seed=0, options={"task": self._info["task"]})
+                run_actions(self._simulator, self._executed)
+                futures = run_actions(self._simulator, plan)
+        except MachineryError as error:
+            # Half a future would be taken for the whole one: the episode is given up, not scored.
+            info = {**self._with_lookahead("draft"), "error": str(error)}
+            return self._observation, 0.0, False, True, info
         info = self._with_lookahead("refine", futures, parsed.plan_reason)
         return self._observation, 0.0, False, False, info
 
@@ -140,3 +146,14 @@ class SimRolloutWrapper(LayerWrapper):
         if self._simulator is not None:
             self._simulator.close()
         super().close()
+
+
+def _simulator(env_id: str, env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+    """The env to look ahead in, observing what the layer below observes."""
+    simulator: gym.Env[Any, Any] = gym.make(env_id)
+    layer = env
+    while isinstance(layer, gym.Wrapper):
+        if isinstance(layer, AbstractStateWrapper):
+            return AbstractStateWrapper(simulator)
+        layer = layer.env
+    return simulator

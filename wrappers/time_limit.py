@@ -51,7 +51,8 @@ class TaskTimeLimit(LayerWrapper):
         budget = self.world_env.step_budget() or self._default
         if budget is not None and self._steps >= budget and not (terminated or truncated):
             truncated = True
-            judgement = self.world_env.finalize()
+            # Once: who steps on after the end is not judged again.
+            judgement = self.world_env.finalize() if self._steps == budget else None
             if judgement is not None:
                 reward = float(reward) + judgement.reward
                 info = {**info, "success": judgement.success, "score": judgement.score}

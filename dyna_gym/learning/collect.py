@@ -19,8 +19,8 @@ from dyna_gym.trajectory import Trajectory, Transition
 class _Slot:
     """One env and the episode that it is in."""
 
-    def __init__(self, env: gym.Env[Any, Any]) -> None:
-        self.env = env
+    def __init__(self, index: int, env: gym.Env[Any, Any]) -> None:
+        self.index, self.env = index, env
         self.number = -1
         self.trajectory: Trajectory | None = None
         self.prompt: Any = None
@@ -105,7 +105,7 @@ def collect(
         raise ConfigError("collect() got no envs, expected at least one")
     measure = measure and can_measure(envs[0])
     done: list[Trajectory | None] = [None] * len(tasks)
-    slots = [_Slot(env) for env in envs[: len(tasks)]]
+    slots = [_Slot(i, env) for i, env in enumerate(envs[: len(tasks)])]
     queue = iter(range(len(tasks)))
     bar = tqdm(total=len(tasks), desc=progress, disable=progress is None, leave=False)
 
@@ -125,7 +125,7 @@ def collect(
     while live:
         responses = policy.act(
             [as_messages(slot.prompt) for slot in live],
-            [{**slot.info, "slot": slots.index(slot)} for slot in live],
+            [{**slot.info, "slot": slot.index} for slot in live],
         )
         still = []
         for slot, response in zip(live, responses, strict=True):

@@ -10,6 +10,7 @@ import gymnasium as gym
 import numpy as np
 from tqdm import tqdm
 
+from dyna_gym.errors import MachineryError
 from dyna_gym.policies.base import Policy, as_messages
 from dyna_gym.prompts import refine_prompt
 from dyna_gym.responses import Response, format_response, format_simulation, parse_response
@@ -216,7 +217,10 @@ def _refine(
     if tree.error is not None or not tree.rollouts:
         return
     world: World = env.unwrapped.world  # type: ignore[attr-defined]
-    futures = try_plan(env, plan)
+    try:
+        futures = try_plan(env, plan)
+    except MachineryError:
+        return
     digests = [world.digest(state) for _, state in futures]
     tried = _as_rollout(futures, digests, world, episode.task, value)
     episode.transitions.append(

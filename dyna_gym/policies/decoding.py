@@ -13,7 +13,7 @@ from transformers.cache_utils import DynamicLayer
 COMPACT_BELOW = 0.75
 """Finished rows are taken out of the batch once less than this share of its rows is alive."""
 
-_GROWTH = 32
+_GROWTH = 16
 """Tokens by which a cache's buffer grows: near-contiguous reads, few copies."""
 
 
@@ -118,18 +118,13 @@ class _Decoder:
         self._ids, self._seen = ids.to(self.device), seen.to(self.device)
         self._position = torch.zeros(0)
         config = model.config.get_text_config(decoder=True)
-        kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
-        self._plain = (
-            kinds == {"full_attention"}
-            and getattr(config, "sliding_window", None) is None
-            and config._attn_implementation in ("sdpa", "eager")
-        )
+        self._plain = _is_plain(config)
         self._cache = (
             Cache(layers=[_BufferLayer() for _ in range(config.num_hidden_layers)])
             if self._plain
             else DynamicCache(config=config)
         )
-        # Called `past_key_values` before transformers 5.2x, `cache` since.
+        # Its name has changed in transformers 5; the old one is about to go.
         named = "cache" in inspect.signature(model.forward).parameters
         self._cache_name = "cache" if named else "past_key_values"
         self._mask = torch.zeros(0)
@@ -175,6 +170,20 @@ class _Decoder:
             **{self._cache_name: self._cache},
         )
         return output.logits[:, -1].float()
+
+
+def _is_plain(config: Any) -> bool:
+    """Whether each layer sees all tokens before it, positions are rotary and masks may be 4-D.
+
+    Other models are decoded with their own cache and their own masks: slower, and always right.
+    """
+    return (
+        set(getattr(config, "layer_types", None) or ["full_attention"]) == {"full_attention"}
+        and getattr(config, "sliding_window", None) is None
+        and bool(getattr(config, "rope_parameters", None))
+        and not getattr(config, "alibi", False)
+        and config._attn_implementation in ("sdpa", "eager")
+    )
 
 
 class _BufferLayer(DynamicLayer):

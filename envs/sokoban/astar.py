@@ -18,7 +18,7 @@ def fewest_pushes(grid: Grid, boxes: int, player: int, limit: Limit) -> Path | N
     right, that goes straight for the solution.
     """
     stride, floor, targets = grid.stride, grid.floor, grid.targets
-    estimate = Estimate(grid.rows, targets.bit_count())
+    estimate = Estimate(grid.rows, boxes, targets.bit_count())
     parting, frozen = estimate.parting, grid.frozen
     # For a set of boxes: what remains (FAR: they are deadlocked), or -1 where the player decides.
     remains: dict[int, int] = {boxes: -1}
@@ -82,7 +82,7 @@ def _path(nodes: list[Node]) -> Path:
 
 def fewest_moves(grid: Grid, boxes: int, player: int, limit: Limit) -> Path | None:
     stride, floor, alive, targets = grid.stride, grid.floor, grid.alive, grid.targets
-    estimate = Estimate(grid.rows, targets.bit_count())
+    estimate = Estimate(grid.rows, boxes, targets.bit_count())
     frozen = grid.frozen
     dead: dict[int, bool] = {boxes: bool(frozen(boxes) & ~targets)}
     first = estimate(boxes, player)

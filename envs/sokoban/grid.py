@@ -29,10 +29,11 @@ def cells_of(cells: int) -> list[int]:
 def flood(start: int, free: int, stride: int) -> int:
     """The free cells that are connected with ``start``, and ``start``."""
     while True:
+        # Two steps a look: looking costs as much as half a step.
         grown = start | (start << 1 | start >> 1 | start << stride | start >> stride) & free
+        start = grown | (grown << 1 | grown >> 1 | grown << stride | grown >> stride) & free
         if grown == start:
             return start
-        start = grown
 
 
 class Grid:

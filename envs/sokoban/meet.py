@@ -16,6 +16,8 @@ from dyna_gym.envs.sokoban.limits import Limit, Node, Path
 
 Moves = list[tuple[int, int]]
 """Boxes and player after each possible push or pull."""
+# What is remembered of a set of boxes where no number of pushes is.
+UNKNOWN, PLAYER_DECIDES = -1, -2
 
 
 def both_ways(grid: Grid, boxes: int, player: int, limit: Limit) -> Path | None:
@@ -27,29 +29,27 @@ def both_ways(grid: Grid, boxes: int, player: int, limit: Limit) -> Path | None:
     """
     targets = grid.targets
     count = targets.bit_count()
-    front = _Side(grid, Estimate(grid.rows, count), pushes, limit)
+    front = _Side(grid, Estimate(grid.rows, boxes, count), pushes, limit)
     ends = grid.distances(cells_of(boxes), player)
-    back = _Side(grid, Estimate(ends, count), pulls, limit)
+    back = _Side(grid, Estimate(ends, targets, count), pulls, limit)
     front.other, back.other = back, front
-    front.add(boxes, player, 0, -1)
+    front.add(boxes, player)
     free = left = grid.floor & ~targets
     while left:
         region = flood(left & -left, free, grid.stride)
         left &= ~region
-        back.add(targets, region.bit_length() - 1, 0, -1)
+        back.add(targets, region.bit_length() - 1)
     # Both ends first: a side that runs out of positions has then met the other's end if it can.
     for side in (front, back):
         side.expand(0, FAR)
-        side.depth = 1
     bound = 0
     while True:
         if min(front.best, back.best) <= bound or not (front.open and back.open):
             break
         if front.depth + back.depth > bound:
             bound = min(front.next_total(bound), back.next_total(bound))
-            for side in (front, back):
-                for cost in range(side.depth):
-                    side.expand(cost, bound)
+            # How far each side goes is settled anew: what it has expanded before costs nothing now.
+            front.depth = back.depth = 0
         else:
             side = front if front.waiting(bound) <= back.waiting(bound) else back
             side.expand(side.depth, bound)
@@ -86,23 +86,11 @@ class _Side:
         # position between them that this side came to from its node and that is the other's node.
         self.joint = (-1, -1, 0, 0)
 
-    def add(self, boxes: int, player: int, cost: int, before: int) -> None:
-        """Put a position on the list of those to expand, unless it cannot be finished."""
-        rest = self.rest.get(boxes, -1)
-        if rest < 0:
-            if self.moves is pushes and self.grid.frozen(boxes) & ~self.grid.targets:
-                rest = self.rest[boxes] = FAR
-            else:
-                rest = self.estimate(boxes, player)
-                if not boxes & self.estimate.parting:
-                    self.rest[boxes] = rest
+    def add(self, boxes: int, player: int) -> None:
+        """Put a position at this end on the list of those to expand, unless it is a deadlock."""
+        rest = self._remains(boxes, player)
         if rest < FAR:
-            layer = self.open.setdefault(cost, {})
-            node = (boxes, player, cost, before)
-            if cost + rest in layer:
-                layer[cost + rest].append(node)
-            else:
-                layer[cost + rest] = [node]
+            self.open.setdefault(0, {}).setdefault(rest, []).append((boxes, player, 0, -1))
 
     def next_total(self, bound: int) -> int:
         """The least estimated total above the bound of a position that waits."""
@@ -129,12 +117,14 @@ class _Side:
 
     def _expand(self, node: Node) -> None:
         boxes, player, cost, _ = node
-        grid, closed, met = self.grid, self.closed, self.other.closed
+        closed, met = self.closed, self.other.closed
         regions = closed.setdefault(boxes, [])
-        if any(region >> player & 1 for region, _ in regions):
-            return
+        for region, _ in regions:
+            if region >> player & 1:
+                return
         number = len(self.nodes)
         self.nodes.append(node)
+        grid = self.grid
         reach = flood(1 << player, grid.floor & ~boxes, grid.stride)
         regions.append((reach, number))
         if boxes in met and self._join(node):
@@ -142,7 +132,12 @@ class _Side:
             return
         self.limit.count()
         cost += 1
+        layer = self.open.get(cost) or {}
+        known = self.rest
         for after, place in self.moves(grid, boxes, reach):
+            rest = known.get(after, UNKNOWN)
+            if rest >= FAR:
+                continue
             if after in met:
                 self._join((after, place, cost, number))
             if after in closed:
@@ -150,9 +145,33 @@ class _Side:
                     if region >> place & 1:
                         break
                 else:
-                    self.add(after, place, cost, number)
+                    region = 0
+                if region:
+                    continue
+            if rest < 0:
+                rest = self._remains(after, place, rest)
+                if rest >= FAR:
+                    continue
+            total = cost + rest
+            if total in layer:
+                layer[total].append((after, place, cost, number))
             else:
-                self.add(after, place, cost, number)
+                layer[total] = [(after, place, cost, number)]
+        if layer:
+            self.open[cost] = layer
+
+    def _remains(self, boxes: int, player: int, known: int = UNKNOWN) -> int:
+        """What remains at least; `FAR` or more for a deadlock. Remembered where boxes decide alone."""
+        if (
+            known == UNKNOWN
+            and self.moves is pushes
+            and self.grid.frozen(boxes) & ~self.grid.targets
+        ):
+            rest = self.rest[boxes] = FAR
+            return rest
+        rest = self.estimate(boxes, player)
+        self.rest[boxes] = PLAYER_DECIDES if boxes & self.estimate.parting else rest
+        return rest
 
     def _join(self, node: Node) -> bool:
         """Whether the other side has expanded this position; the best path so made is noted."""

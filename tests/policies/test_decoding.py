@@ -10,9 +10,18 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import Gemma2Config, Gemma2ForCausalLM, MistralConfig, MistralForCausalLM
+from transformers import (
+    BloomConfig,
+    BloomForCausalLM,
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    MistralConfig,
+    MistralForCausalLM,
+)
 
-from dyna_gym.policies.decoding import _pick, generate
+from dyna_gym.policies.decoding import _is_plain, _pick, generate
 from dyna_gym.policies.scoring import score_rows
 from tests.policies.tiny import llama, naive_greedy, seeded
 
@@ -57,11 +66,29 @@ def hybrid() -> Any:
     return seeded(lambda: Gemma2ForCausalLM(config))
 
 
+def learned() -> Any:
+    """Learned positions instead of rotary ones."""
+    config = GPT2Config(
+        vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=4, initializer_range=0.15
+    )
+    return seeded(lambda: GPT2LMHeadModel(config))
+
+
+def alibi() -> Any:
+    """No positions but a bias that grows with the distance."""
+    config = BloomConfig(
+        vocab_size=VOCABULARY, hidden_size=32, n_layer=2, n_head=4, initializer_range=0.15
+    )
+    return seeded(lambda: BloomForCausalLM(config))
+
+
 MODELS = {
     "sdpa": lambda: llama(VOCABULARY),
     "eager": lambda: llama(VOCABULARY, attn_implementation="eager"),
     "sliding": sliding,
     "hybrid": hybrid,
+    "learned": learned,
+    "alibi": alibi,
 }
 
 
@@ -97,6 +124,11 @@ def test_taking_finished_rows_out_changes_nothing(name: str, temperature: float)
         found = run(model, temperature=temperature, end_ids=ends, compact_below=share)
         assert [tokens for tokens, _ in found] == expected
         assert [len(logs) for _, logs in found] == [len(row) for row in expected]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_fast_way_is_for_plain_models(name: str) -> None:
+    assert _is_plain(MODELS[name]().config) == (name in ("sdpa", "eager"))
 
 
 def test_temperature_shapes_logprobs() -> None:

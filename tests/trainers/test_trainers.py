@@ -24,7 +24,10 @@ from dyna_gym.trajectory import Trajectory, Transition, read_trajectories
 from safetensors.torch import load_file
 
 SEARCH = SearchSettings(breadth=6, depth=4)
+# Short episodes: a model that has not learned yet writes long answers.
+SHORT = '{"max_steps": 4}'
 SMALL = {
+    "settings": SHORT,
     "rounds": 2,
     "tasks": 12,
     "refine_tasks": 4,
@@ -32,7 +35,7 @@ SMALL = {
     "steps": 6,
     "batch": 16,
     "search": SEARCH,
-    "eval_episodes": 2,
+    "eval_episodes": 1,
     "checkpoint_every": 2,
 }
 
@@ -96,14 +99,14 @@ def test_a_run_folder_is_not_overwritten(distilled: Path) -> None:
 
 def small_grpo(distilled: Path, run: Path, **more: object) -> grpo.Args:
     return grpo.Args(
-        policy=str(distilled / "policy"), run=str(run), groups=2, group_size=4, **more
+        policy=str(distilled / "policy"), run=str(run), groups=2, group_size=4, settings=SHORT, **more
     )  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("advantage", ["grpo", "rloo"])
 def test_grpo_runs_and_logs(distilled: Path, tmp_path: Path, advantage: str) -> None:
     run = tmp_path / "run"
-    grpo.main(small_grpo(distilled, run, tokens=12_000, advantage=advantage))
+    grpo.main(small_grpo(distilled, run, tokens=4_000, advantage=advantage))
     rows = metrics(run)
     wanted = {
         "charts/success",
@@ -118,7 +121,7 @@ def test_grpo_runs_and_logs(distilled: Path, tmp_path: Path, advantage: str) -> 
         "losses/clip_fraction",
     }
     assert wanted <= set(rows[-1])
-    assert rows[-1]["charts/generated_tokens"] >= 12_000
+    assert rows[-1]["charts/generated_tokens"] >= 4_000
     assert rows[-1]["charts/lookahead_steps"] == 0
     assert (run / "policy" / "model.safetensors").exists()
 
@@ -130,7 +133,8 @@ def test_dyna_grpo_runs_and_logs(distilled: Path, tmp_path: Path) -> None:
         run=str(run),
         groups=2,
         group_size=4,
-        tokens=20_000,
+        settings=SHORT,
+        tokens=5_000,
         gate_tasks=2,
     )
     with warnings.catch_warnings():
@@ -159,11 +163,11 @@ def test_dyna_grpo_refuses_bad_settings(tmp_path: Path, bad: dict[str, int]) -> 
 
 def test_grpo_resumed_equals_uninterrupted(distilled: Path, tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    grpo.main(small_grpo(distilled, whole, tokens=12_000))
+    grpo.main(small_grpo(distilled, whole, tokens=4_000))
     with pytest.raises(RuntimeError, match="stop here"):
-        _stop_after(1, lambda: grpo.main(small_grpo(distilled, parts, tokens=12_000)))
+        _stop_after(1, lambda: grpo.main(small_grpo(distilled, parts, tokens=4_000)))
     assert len(metrics(parts)) == 1
-    grpo.main(small_grpo(distilled, parts, tokens=12_000, resume=True))
+    grpo.main(small_grpo(distilled, parts, tokens=4_000, resume=True))
     assert same(weights(whole / "policy"), weights(parts / "policy"))
     figures = [[r["charts/success"] for r in metrics(run)] for run in (whole, parts)]
     assert figures[0] == figures[1]
@@ -201,6 +205,7 @@ def test_sigkill_loses_at_most_one_update(distilled: Path, tmp_path: Path) -> No
     command = [
         *(sys.executable, "-m", "dyna_gym.trainers.grpo", "--policy", str(distilled / "policy")),
         *("--run", str(run), "--groups", "2", "--group-size", "4", "--tokens", "100000000"),
+        *("--settings", SHORT),
     ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     quiet = subprocess.DEVNULL
