@@ -23,7 +23,9 @@ from dyna_gym.envs.sokoban.solver import Solution, SolverLimit, solve
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--levels", type=Path, help="level file (default: 200 generated rooms)")
-    parser.add_argument("--solutions", type=Path, help="lines of: name, tab, solution in LURD letters")
+    parser.add_argument(
+        "--solutions", type=Path, help="lines of: name, tab, solution in LURD letters"
+    )
     parser.add_argument("--objective", choices=("pushes", "moves"), default="pushes")
     parser.add_argument("--limit-s", type=float, default=5.0, help="seconds a level")
     parser.add_argument("--first", type=int, help="only so many levels")
@@ -54,7 +56,9 @@ def main() -> None:
             gained += difference < 0
             lost += difference > 0
     solved = len(levels) - len(unsolved)
-    print(f"solved {solved} of {len(levels)} ({solved / len(levels):.1%}) within {args.limit_s:g} s each")
+    print(
+        f"solved {solved} of {len(levels)} ({solved / len(levels):.1%}) within {args.limit_s:g} s each"
+    )
     if seconds:
         print(f"seconds: median {statistics.median(seconds):.4f}, max {max(seconds):.3f}")
     if published:
@@ -74,7 +78,9 @@ def read_solutions(path: Path | None) -> dict[str, int]:
     if path is None:
         return {}
     lines = (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines())
-    return {line[0]: sum(letter.isupper() for letter in line[1]) for line in lines if len(line) == 2}
+    return {
+        line[0]: sum(letter.isupper() for letter in line[1]) for line in lines if len(line) == 2
+    }
 
 
 def replay(level: Level, solution: Solution) -> None:

@@ -32,8 +32,8 @@ class Estimate:
 
     def __init__(self, rows: Rows, boxes: int, count: int) -> None:
         self.count = count
-        # A box whose row depends on where the player is gets one bit for each row it may have; these
-        # bits stand above those of the cells.
+        # A box whose row depends on where the player is gets one bit for each row it may have;
+        # these bits stand above those of the cells.
         self._row_of: dict[int, tuple[int, ...]] = {}
         self._bit_of: dict[int, dict[int, int]] = {}
         self.parting = 0
@@ -92,10 +92,13 @@ class Estimate:
                 self._plans[size] = np.array(plan) if self.count > LISTS_UP_TO else plan
             plan = self._plans[size]
             if isinstance(others, np.ndarray):
-                known = (np.asarray(row, np.int32)[plan[:, :, 0]] + others[plan[:, :, 1]]).min(axis=1)
+                known = (np.asarray(row, np.int32)[plan[:, :, 0]] + others[plan[:, :, 1]]).min(
+                    axis=1
+                )
             else:
                 known = [
-                    min([row[target] + others[rest] for target, rest in choices]) for choices in plan
+                    min([row[target] + others[rest] for target, rest in choices])
+                    for choices in plan
                 ]
             self._ways[boxes] = known
         return known

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -138,7 +139,7 @@ class SokobanEnv(WorldEnv[str, str]):
 
     def _start(self, task: Task) -> str:
         self._room, self._state = start_of(task)
-        return render_board(self._room, self._state)
+        return _board(self._room, self._state)
 
     def _apply(self, action: str) -> Outcome[str]:
         room, before = self._room, self._state
@@ -152,7 +153,7 @@ class SokobanEnv(WorldEnv[str, str]):
         solved = is_solved(room, after)
         change = _on_target(room, after) - _on_target(room, before)
         return Outcome(
-            observation=render_board(room, after),
+            observation=_board(room, after),
             reward=STEP_REWARD + BOX_REWARD * change + SOLVED_REWARD * solved,
             terminated=solved,
             success=solved,
@@ -180,5 +181,11 @@ class SokobanEnv(WorldEnv[str, str]):
         return render_rgb(self._room, self._state)
 
 
+@lru_cache(maxsize=2**15)
+def _board(room: Room, state: State) -> str:
+    return render_board(room, state)
+
+
+@lru_cache(maxsize=2**15)
 def _on_target(room: Room, state: State) -> int:
     return sum(box in room.targets for box in state.boxes)

@@ -93,8 +93,8 @@ def generate_room(
     Raises:
         RoomGenerationError: No try gave a room of the wanted length that ``accept`` agreed to.
     """
-    # The tries' generators grow out of numbers drawn from rng, not out of rng.spawn: spawning depends
-    # on a counter that a copy of rng's state does not carry.
+    # The tries' generators grow out of numbers drawn from rng, not out of rng.spawn: spawning
+    # depends on a counter that a copy of rng's state does not carry.
     entropy = rng.integers(0, 2**32, size=4, dtype=np.uint32).tolist()
     failed = refused = wrong_length = 0
     for number in range(max_tries):

@@ -106,8 +106,8 @@ def _level(where: str, name: str, rows: list[str]) -> Level:
             if cell not in walls and cell not in reached:
                 reached.add(cell)
                 waiting.append(cell)
-    # Boxes and targets that are shut in stay what they are: without them the counts would not be those
-    # of the level.
+    # Boxes and targets that are shut in stay what they are: without them the counts would not be
+    # those of the level.
     outside = {cell for cell in cells if board[cell] in FLOOR_LETTERS and cell not in reached}
     return Level(
         name, Room(height, width, walls | outside, targets), State(players[0], frozenset(boxes))

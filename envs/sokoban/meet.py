@@ -186,6 +186,7 @@ class _Side:
 
 
 def pushes(grid: Grid, boxes: int, reach: int) -> Moves:
+    """All pushes that are worth a look, as boxes and player after them."""
     stride = grid.stride
     free = grid.floor & ~boxes
     movable = boxes if free == reach else corral_boxes(grid, boxes, reach)
@@ -206,6 +207,7 @@ def pushes(grid: Grid, boxes: int, reach: int) -> Moves:
 
 
 def pulls(grid: Grid, boxes: int, reach: int) -> Moves:
+    """All pulls: a push backwards, which takes the player away from the box and the box along."""
     stride = grid.stride
     free = grid.floor & ~boxes
     found = []
@@ -235,8 +237,8 @@ def _joined(front: _Side, back: _Side, side: _Side) -> Path:
         path.append((boxes_before, player_before))
         number = before
     path.reverse()
-    # From here on, a pull leads from the later position to the earlier one. If the joint was made by
-    # the back, its node is the position after the first of these pushes.
+    # From here on, a pull leads from the later position to the earlier one. If the joint was made
+    # by the back, its node is the position after the first of these pushes.
     now = boxes
     if side is front:
         there = back.nodes[there][3]

@@ -100,9 +100,7 @@ def _target(pen: ImageDraw.ImageDraw, size: int, ring: int) -> None:
 Colour = tuple[int, int, int]
 
 
-def _box(
-    pen: ImageDraw.ImageDraw, size: int, wood: Colour, dark: Colour, light: Colour
-) -> None:
+def _box(pen: ImageDraw.ImageDraw, size: int, wood: Colour, dark: Colour, light: Colour) -> None:
     """A crate: a frame with two crossed planks."""
     edge, line = max(1, size // 12), max(1, size // 12)
     low, high = edge, size - 1 - edge

@@ -11,7 +11,7 @@ class SolverLimit(DynaGymError, RuntimeError):
 
 
 def distances(room: Room, max_states: int = 2_000_000) -> dict[State, int]:
-    """The number of moves to the nearest solved state, for every state that can be solved.
+    r"""The number of moves to the nearest solved state, for every state that can be solved.
 
     A state that is missing cannot be solved. States in which the player could never have come there by
     play are in it too. One box in a 6x6 room takes about a millisecond; the number of states grows with
@@ -26,7 +26,7 @@ def distances(room: Room, max_states: int = 2_000_000) -> dict[State, int]:
 
     Example:
         >>> from dyna_gym.envs.sokoban.room import parse_board
-        >>> room, state = parse_board("######\\n#P_XO#\\n######")
+        >>> room, state = parse_board("######\n#P_XO#\n######")
         >>> distances(room)[state]
         2
     """

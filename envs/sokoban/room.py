@@ -50,7 +50,9 @@ class Room:
     targets: frozenset[int]
     ahead: tuple[tuple[int, ...], ...]
 
-    def __init__(self, height: int, width: int, walls: Iterable[int], targets: Iterable[int]) -> None:
+    def __init__(
+        self, height: int, width: int, walls: Iterable[int], targets: Iterable[int]
+    ) -> None:
         fix = object.__setattr__
         # numpy numbers would overflow where cells become bits.
         walls, targets = frozenset(map(int, walls)), frozenset(map(int, targets))
@@ -69,7 +71,7 @@ class Room:
         raise AttributeError(f"a Room cannot be changed (tried to delete {name!r}); make a new one")
 
     def __hash__(self) -> int:
-        return self._hash  # type: ignore[attr-defined, no-any-return]
+        return self._hash  # type: ignore[attr-defined]
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -80,7 +82,8 @@ class Room:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Rebuilt rather than copied: the neighbour table is shared, and a hash belongs to one process.
+        # Rebuilt rather than copied: the neighbour table is shared, and a hash belongs to one
+        # process.
         return Room, (self.height, self.width, self.walls, self.targets)
 
     def __copy__(self) -> Room:
@@ -116,7 +119,7 @@ def _neighbours(height: int, width: int, walls: frozenset[int]) -> tuple[tuple[i
 
 
 def step(room: Room, state: State, direction: int) -> tuple[State, bool, bool]:
-    """One move of the player.
+    r"""One move of the player.
 
     Args:
         room: The room.
@@ -128,7 +131,7 @@ def step(room: Room, state: State, direction: int) -> tuple[State, bool, bool]:
         the same state object.
 
     Example:
-        >>> room, state = parse_board("#####\\n#PXO#\\n#####")
+        >>> room, state = parse_board("#####\n#PXO#\n#####")
         >>> state, moved, pushed = step(room, state, ACTIONS.index("right"))
         >>> print(render_board(room, state), moved, pushed, is_solved(room, state))
         #####
@@ -201,7 +204,9 @@ def check_counts(
             f"{where}: got {len(players)} players, expected exactly one; put one player on the board"
         )
     if len(boxes) != len(targets):
-        few, what = ("targets", "add targets") if len(boxes) > len(targets) else ("boxes", "add boxes")
+        few, what = (
+            ("targets", "add targets") if len(boxes) > len(targets) else ("boxes", "add boxes")
+        )
         raise ValueError(
             f"{where}: got {len(boxes)} boxes and {len(targets)} targets, expected as many of each; "
             f"there are too few {few}: {what} or take some of the others away"
@@ -287,4 +292,6 @@ def cell_name(room: Room, cell: int) -> str:
 def digest(room: Room, state: State) -> str:
     """A state in short: ``P b2 X c3 d4``, boxes in order of their cells, ``solved`` at the end if so."""
     boxes = "".join(f" {cell_name(room, cell)}" for cell in sorted(state.boxes))
-    return f"P {cell_name(room, state.player)} X{boxes}{' solved' if is_solved(room, state) else ''}"
+    return (
+        f"P {cell_name(room, state.player)} X{boxes}{' solved' if is_solved(room, state) else ''}"
+    )

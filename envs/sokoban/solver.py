@@ -4,7 +4,8 @@ States that differ only in where the player stands within one connected region a
 estimate of what remains is the cheapest matching of boxes to targets, at the number of pushes that
 each box would need if it were alone in the room. It never overstates and never drops by more than one
 a push, so the first solution that is found is a shortest one. Positions with boxes that are stuck for
-good off target are cut.
+good off target are cut, and where some boxes must be pushed before it matters what else is done, only
+those are looked at. A search for fewest pushes that is not soon over is taken up from both ends.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def solve(
     max_expansions: int | None = None,
     time_limit_s: float | None = None,
 ) -> Solution | None:
-    """Find a solution with the fewest pushes, or with the fewest moves.
+    r"""Find a solution with the fewest pushes, or with the fewest moves.
 
     Fewest moves is a far larger search: the player's exact cell counts. It is meant for small rooms.
 
@@ -71,7 +72,7 @@ def solve(
 
     Example:
         >>> from dyna_gym.envs.sokoban.room import parse_board
-        >>> solve(*parse_board("######\\n#P_XO#\\n######")).actions
+        >>> solve(*parse_board("######\n#P_XO#\n######")).actions
         ('right', 'right')
     """
     if objective not in OBJECTIVES:

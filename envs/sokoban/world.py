@@ -105,12 +105,7 @@ class SokobanWorld(World):
         """Exactly one of the words up, down, left and right, whatever else is written."""
         if not isinstance(text, str) or len(text) > MAX_ACTION_CHARS:
             return ParsedAction(None, "unknown_action")
-        if not text.strip():
-            return ParsedAction(None, "empty_action")
-        named = [word for word in _WORD.findall(text.lower()) if word in ACTIONS]
-        if len(named) == 1:
-            return ParsedAction(named[0], None)
-        return ParsedAction(None, "ambiguous" if named else "unknown_action")
+        return _parse_action(text)
 
     def admissible(self, state: str) -> tuple[str, ...]:
         """All four directions; walking into a wall is allowed and changes nothing."""
@@ -118,30 +113,22 @@ class SokobanWorld(World):
 
     def digest(self, state: str) -> str:
         """Player and boxes by cell name: ``P b2 X c3``, and ``solved`` at the end when it is."""
-        return digest(*parse_board(state))
+        return _digest(state)
 
     def compact(self, state: str) -> str:
         """Player, boxes, targets and inner walls by cell name, without the outer walls."""
-        room, now = parse_board(state)
-        inner = [
-            cell
-            for cell in sorted(room.walls)
-            if 0 < cell // room.width < room.height - 1 and 0 < cell % room.width < room.width - 1
-        ]
-        targets = "".join(f" {cell_name(room, c)}" for c in sorted(room.targets))
-        walls = "".join(f" {cell_name(room, c)}" for c in inner)
-        dynamic = digest(room, now).removesuffix(" solved")
-        return f"{dynamic} O{targets} #{walls}"
+        return _compact(state)
 
     def vocabulary(self) -> tuple[str, ...]:
-        """Cell names, glyphs, actions and values; see `World.vocabulary`."""
+        """A token for each thing in each cell, for actions and their arrows; see `World.vocabulary`.
+
+        One token says both what and where: a small model finds the wall, or the box, of a cell by looking
+        for that one token.
+        """
         cells = [_name(r, c) for r in range(self.max_rows) for c in range(self.max_columns)]
+        things = ("P ", " P ", " X ", " O ", " #", " ")
         return (
-            *(f" {cell}" for cell in cells),
-            "P",
-            " P",
-            " X",
-            " O",
+            *(f"{thing}{cell}" for thing in things for cell in cells),
             " #",
             " solved",
             *ACTIONS,
@@ -180,6 +167,39 @@ class _GeneratedTasks:
     def index(self, task_id: str) -> int | None:
         number = task_id.removeprefix(self.prefix)
         return int(number) if number != task_id and re.fullmatch(r"[0-9]{6}", number) else None
+
+
+# Searches ask for the same few hundred states of a room over and over.
+_CACHE = 2**15
+
+
+@lru_cache(maxsize=_CACHE)
+def _parse_action(text: str) -> ParsedAction:
+    if not text.strip():
+        return ParsedAction(None, "empty_action")
+    named = [word for word in _WORD.findall(text.lower()) if word in ACTIONS]
+    if len(named) == 1:
+        return ParsedAction(named[0], None)
+    return ParsedAction(None, "ambiguous" if named else "unknown_action")
+
+
+@lru_cache(maxsize=_CACHE)
+def _digest(board: str) -> str:
+    return digest(*parse_board(board))
+
+
+@lru_cache(maxsize=_CACHE)
+def _compact(board: str) -> str:
+    room, now = parse_board(board)
+    inner = [
+        cell
+        for cell in sorted(room.walls)
+        if 0 < cell // room.width < room.height - 1 and 0 < cell % room.width < room.width - 1
+    ]
+    targets = "".join(f" {cell_name(room, c)}" for c in sorted(room.targets))
+    walls = "".join(f" #{cell_name(room, c)}" for c in inner)
+    dynamic = digest(room, now).removesuffix(" solved")
+    return f"{dynamic} O{targets}{walls}"
 
 
 def _name(row: int, column: int) -> str:
