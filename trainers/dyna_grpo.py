@@ -91,6 +91,8 @@ class Args:
     """Longest plan that SimRollout tries; the paper's cap."""
     lr: float = 3e-4
     """Learning rate."""
+    warmup: int = 4
+    """Updates over which the learning rate grows to its full value; Adam's first steps are noise."""
     clip: float = 0.2
     """eps of the ratio's clip."""
     kl_coef: float = 0.01
@@ -135,6 +137,7 @@ def main(args: Args) -> str:
         rng = _rng(args, counters.update)
         seed = update_seed(args.seed, counters.update)
         before = counters.generated_tokens
+        learner.set_lr(args.lr * min(1.0, (counters.update + 1) / max(1, args.warmup)))
         chosen = draw_tasks(tasks, args.groups, rng)
         if counters.update % (args.n_t + args.n_pi) < args.n_t:
             metrics = improve_simulation(args, learner, plain, refine, chosen, seed, rng, counters)

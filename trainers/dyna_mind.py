@@ -42,7 +42,7 @@ class Args:
     """Folder of the run."""
     resim: resim.Args = field(default_factory=lambda: resim.Args(eval_episodes=0))
     """Stage 1; its `run` and `seed` are set by this run's."""
-    tokens: int = 700_000
+    tokens: int = 1_000_000
     """Generated tokens of each stage-2 run, drafts included."""
     lr: float = 3e-4
     """Learning rate of stage 2."""

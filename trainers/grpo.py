@@ -61,6 +61,8 @@ class Args:
     """Episodes a task (G)."""
     lr: float = 3e-4
     """Learning rate."""
+    warmup: int = 4
+    """Updates over which the learning rate grows to its full value; Adam's first steps are noise."""
     clip: float = 0.2
     """eps of the ratio's clip."""
     kl_coef: float = 0.01
@@ -98,6 +100,7 @@ def main(args: Args) -> str:
     while counters.generated_tokens < args.tokens:
         rng = np.random.default_rng(update_seed(args.seed, counters.update, 1))
         before = counters.generated_tokens
+        learner.set_lr(args.lr * min(1.0, (counters.update + 1) / max(1, args.warmup)))
         groups = rollout_groups(
             envs,
             policy,

@@ -68,7 +68,7 @@ class Args:
     """Folder or name of the policy to start from; empty: a NanoPolicy from scratch."""
     rounds: int = 2
     """Rounds of search and distillation."""
-    tasks: int = 1500
+    tasks: int = 2000
     """Training tasks a round; each round takes the next ones."""
     n_envs: int = 128
     """Episodes searched at once."""
@@ -82,11 +82,11 @@ class Args:
     """`plain`: distil actions without simulated futures."""
     refine_share: float = 0.5
     """Share of a batch that teaches refinement, from the second round on."""
-    refine_tasks: int = 500
+    refine_tasks: int = 600
     """Training tasks a round for refinement examples."""
-    steps: int = 600
+    steps: int = 1200
     """Optimiser steps a round."""
-    batch: int = 128
+    batch: int = 64
     """Responses an optimiser step."""
     lr: float = 3e-3
     """Peak learning rate; warm-up over 5 % of a round's steps, cosine to a tenth."""

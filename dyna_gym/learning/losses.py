@@ -5,6 +5,10 @@ from __future__ import annotations
 import torch
 
 
+MAX_LOG_RATIO = 5.0
+"""Bound of the log-ratio inside the KL estimate, in nats."""
+
+
 def token_mean(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Mean over each row's own tokens: [B, L], [B, L] -> [B]; 0 for a row without tokens."""
     return (values * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1.0)
@@ -40,8 +44,8 @@ def clipped_surrogate(
 def kl_estimate(logprobs: torch.Tensor, ref_logprobs: torch.Tensor) -> torch.Tensor:
     """KL(pi || pi_ref) a token, by the estimator ``r - 1 - log r`` with ``r = pi_ref / pi``.
 
-    Unbiased for tokens sampled from pi, never negative, of low variance. The paper does not name its
-    estimator [NF].
+    Never negative, of low variance, and unbiased for tokens sampled from pi as long as the log-ratio stays
+    below `MAX_LOG_RATIO`. The paper does not name its estimator [NF].
 
     Args:
         logprobs: [B, L] of the present policy.
@@ -50,5 +54,6 @@ def kl_estimate(logprobs: torch.Tensor, ref_logprobs: torch.Tensor) -> torch.Ten
     Returns:
         [B, L].
     """
-    log_ratio = ref_logprobs - logprobs
+    # A token that the reference finds e^5 times as likely would drown all others in the gradient.
+    log_ratio = (ref_logprobs - logprobs).clamp(max=MAX_LOG_RATIO)
     return torch.exp(log_ratio) - 1.0 - log_ratio

@@ -74,7 +74,7 @@ class SokobanEnv(WorldEnv[str, str]):
     ## Episode End
 
     1. Termination: all boxes are on targets.
-    2. Truncation: the task's step budget is spent, 15 steps a box (ours [NF]); levels from files have none
+    2. Truncation: the task's step budget is spent, 10 steps a box (ours [NF]); levels from files have none
        unless ``max_steps`` is given. A room that has become unsolvable does not end by itself.
 
     ## Cloning
@@ -89,7 +89,7 @@ class SokobanEnv(WorldEnv[str, str]):
         ood_size: ``size`` of `eval_ood`; default one more.
         ood_boxes: ``boxes`` of `eval_ood`; default one more.
         min_moves: Least number of moves of the shortest solution of a generated room (default 2, where that
-            can be checked cheaply; the most is then the step budget).
+            can be checked cheaply; the most is then two less than the step budget).
         levels: A level file, all of whose levels are `train` tasks, or a mapping from split to file.
         split: Which tasks to draw from.
         tasks: Task ids to draw from instead.

@@ -33,8 +33,10 @@ TASKS_PER_SPLIT = {"train": 10_000, "eval_id": 1_000, "eval_ood": 1_000}
 # A room belongs to the split that the hash of its walls falls into, whatever its rotation or reflection.
 # That makes the splits disjoint in layout by construction, however many rooms are ever made.
 BUCKETS = {"train": range(0, 7), "eval_id": range(7, 9), "eval_ood": range(9, 10)}
-STEPS_PER_BOX = 15
+STEPS_PER_BOX = 10
 """Step budget of generated rooms, a box. Ours [NF]."""
+SPARE_STEPS = 2
+"""Steps of the budget that the shortest solution of a small room leaves over."""
 SMALL_CELLS, SMALL_BOXES = 36, 2
 """Inner cells and boxes up to which the shortest solution is cheap enough to choose rooms by it."""
 MAX_ACTION_CHARS = 1_000
@@ -220,13 +222,13 @@ def _room_config(height: int, width: int, boxes: int, min_moves: int | None) -> 
     if min_moves is None:
         # Three cells in a row hold only rooms of one push.
         min_moves = 2 if small and min(height, width) > 3 else 1
-    # A room that cannot be solved within its budget would be a lost episode for the best of agents.
+    # A room that cannot be solved within its budget is lost for the best of agents.
     return RoomConfig(
         height=height,
         width=width,
         boxes=boxes,
         min_moves=min_moves,
-        max_moves=max(min_moves, STEPS_PER_BOX * boxes) if small else None,
+        max_moves=max(min_moves, STEPS_PER_BOX * boxes - SPARE_STEPS) if small else None,
     )
 
 

@@ -175,11 +175,11 @@ def test_an_invalid_step_in_the_history_is_covered(small: Any) -> None:
 
 
 def test_tokens_are_words(small: Any) -> None:
-    """An action, a cell, a tag cost one token each, wherever they stand."""
+    """A thing in a cell, an action with its arrow, a tag cost one token each."""
     text = "<think>\n<sim> up -> P b2 X c3 | value 0.4 </sim>\n</think>\n<plan>\nup\n</plan>\n"
     text += "<action>up</action>"
     encoded = small.encode_response(text)
-    assert len(encoded) == 15
+    assert len(encoded) == 13
     assert small.decode(encoded) == text
     assert parse_response(small.decode(encoded)).action == "up"
 
