@@ -15,6 +15,9 @@ help:  ## Show this list.
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if v >= (3, 11) else "dyna_gym needs Python >= 3.11, got %d.%d; set PYTHON=/path/to/python3.11" % v)'
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
+	  || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq python3-venv; } \
+	  || { echo "Python's venv module is missing: install it (Debian: sudo apt-get install python3-venv)"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet "$(TORCH)" -e ".[dev]"
@@ -22,8 +25,8 @@ $(STAMP): pyproject.toml
 
 setup: $(STAMP)  ## Create .venv and install the package with all that training and testing need.
 
-train: setup  ## Main job: ReSim -> distil -> GRPO and Dyna-GRPO at equal tokens on Sokoban, then a table.
-	$(BIN)/python -m dyna_gym.trainers.dyna_mind --run $(RUN)
+train: setup  ## Main job: ReSim -> distil -> GRPO and Dyna-GRPO at equal tokens on Sokoban, then a table. Goes on where it was stopped; RUN=folder starts another.
+	$(BIN)/python -m dyna_gym.trainers.dyna_mind --run $(RUN) --resume
 
 test: setup lint  ## Lint, types, doctests and the whole test suite.
 	$(BIN)/python -m pytest --doctest-modules dyna_gym tests

@@ -10,10 +10,15 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from dyna_gym.errors import ConfigError
+from dyna_gym.trajectory import Trajectory, write_trajectories
+
+TRAJECTORIES_EVERY = 10
+"""Updates between those whose episodes a run keeps."""
 
 
 def write_json(path: str | os.PathLike[str], data: Any) -> None:
@@ -116,6 +121,11 @@ class RunFolder:
         partial.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
         os.replace(partial, self.metrics_path)
 
+    def save_trajectories(self, step: int, trajectories: Iterable[Trajectory]) -> None:
+        """Keep the episodes of an update, of every ``TRAJECTORIES_EVERY``-th and the first."""
+        if step == 1 or step % TRAJECTORIES_EVERY == 0:
+            write_trajectories(self.path / "trajectories" / f"{step:06d}.jsonl", trajectories)
+
     # -- checkpoints ------------------------------------------------------------------------------
 
     @property
@@ -148,7 +158,11 @@ class RunFolder:
     # -- summary ----------------------------------------------------------------------------------
 
     def write_summary(self, summary: dict[str, Any]) -> None:
-        """Write ``summary.json``."""
+        """Draw ``curves.png`` and write ``summary.json``: the run has ended."""
+        from dyna_gym.plots import plot_curves
+
+        if self.metrics_path.exists():
+            plot_curves({self.path.name: self.metrics_path}, self.path / "curves.png")
         write_json(self.path / "summary.json", summary)
 
     def summary(self) -> dict[str, Any] | None:

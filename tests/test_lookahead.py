@@ -247,3 +247,19 @@ def test_simulation_score_by_hand(make_agent: Make) -> None:
     assert score("", "inc") == 0.0  # nothing was imagined
     assert score("<sim> inc -> n 1 </sim>") == 0.0  # there is no plan
     assert env.unwrapped.n == 0
+
+
+def test_machinery_failure_in_a_branch_gives_the_episode_up(make: Make) -> None:
+    """Half a future would be taken for the whole one."""
+    env = SimRolloutWrapper(make("Flaky", fail_at=(2, 3, 4, 5, 6, 7)))
+    _, info = env.reset(seed=0)
+    plan = "".join(f"{a}\n" for a in info["admissible_actions"][:1] * 4)
+    response = f"<plan>\n{plan}</plan><action>{info['admissible_actions'][0]}</action>"
+    for _ in range(4):
+        _, reward, terminated, truncated, info = env.step(response)
+        if truncated:
+            break
+    assert truncated
+    assert not terminated
+    assert reward == 0.0
+    assert info["error"].startswith("MachineryError")

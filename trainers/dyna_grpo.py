@@ -140,9 +140,11 @@ def main(args: Args) -> str:
         learner.set_lr(args.lr * min(1.0, (counters.update + 1) / max(1, args.warmup)))
         chosen = draw_tasks(tasks, args.groups, rng)
         if counters.update % (args.n_t + args.n_pi) < args.n_t:
-            metrics = improve_simulation(args, learner, plain, refine, chosen, seed, rng, counters)
+            metrics = improve_simulation(
+                args, run, learner, plain, refine, chosen, seed, rng, counters
+            )
         else:
-            metrics = improve_policy(args, learner, plain, chosen, seed, rng, counters)
+            metrics = improve_policy(args, run, learner, plain, chosen, seed, rng, counters)
         counters.update += 1
         run.log(
             counters.update,
@@ -163,6 +165,7 @@ def main(args: Args) -> str:
 
 def improve_simulation(
     args: Args,
+    run: RunFolder,
     learner: Learner,
     plain: Sequence[Any],
     refine: Sequence[Any],
@@ -175,7 +178,9 @@ def improve_simulation(
     policy, half = learner.policy, args.group_size // 2
     sim_groups = rollout_groups(refine, policy, tasks, half, seed)  # tau', tau'_ref
     std_groups = rollout_groups(plain, policy, tasks, half, seed + 1)  # tau
-    counters.count([e for group in (*sim_groups, *std_groups) for e in group])
+    episodes = [e for group in (*sim_groups, *std_groups) for e in group]
+    counters.count(episodes)
+    run.save_trajectories(counters.update + 1, episodes)
 
     rows: list[Row] = []  # tau and tau', one group of size G
     ref_rows: list[Row] = []  # tau'_ref
@@ -183,13 +188,13 @@ def improve_simulation(
     for sim_group, std_group in zip(sim_groups, std_groups, strict=True):
         sims, _ = split_failed(sim_group)
         stds, _ = split_failed(std_group)
-        episodes = [*stds, *sims]
-        found = group_advantages([e.total_reward for e in episodes], args.advantage)
+        both = [*stds, *sims]
+        found = group_advantages([e.total_reward for e in both], args.advantage)
         advantages.append(found)
         standard += list(found[: len(stds)])
         refined += list(found[len(stds) :])
-        for episode, a in zip(episodes, found, strict=True):
-            weight = 1.0 / (len(tasks) * len(episodes))
+        for episode, a in zip(both, found, strict=True):
+            weight = 1.0 / (len(tasks) * len(both))
             rows += episode_rows(episode, float(a), weight, policy, prompts="plain")
         a_refine = refine_advantages(
             [e.total_reward for e in sims],
@@ -224,6 +229,7 @@ def improve_simulation(
 
 def improve_policy(
     args: Args,
+    run: RunFolder,
     learner: Learner,
     plain: Sequence[Any],
     tasks: Sequence[Any],
@@ -233,7 +239,9 @@ def improve_policy(
 ) -> dict[str, float]:
     """One step of the second half of Algorithm 1: plain GRPO."""
     groups = rollout_groups(plain, learner.policy, tasks, args.group_size, seed)
-    counters.count([e for group in groups for e in group])
+    episodes = [e for group in groups for e in group]
+    counters.count(episodes)
+    run.save_trajectories(counters.update + 1, episodes)
     rows, advantages = group_rows(groups, args.advantage, learner.policy)
     losses = learner.reinforce(
         rows,

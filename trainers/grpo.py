@@ -92,7 +92,9 @@ def main(args: Args) -> str:
         counters = restore_learner(run.checkpoint, learner)
         run.rewind(counters.update)
     envs = [
-        make_agent_env(args.env_id, history=args.history, style=args.style, **json_settings(args.settings))
+        make_agent_env(
+            args.env_id, history=args.history, style=args.style, **json_settings(args.settings)
+        )
         for _ in range(args.groups * args.group_size)
     ]
     tasks = envs[0].unwrapped.tasks  # type: ignore[attr-defined]
@@ -119,6 +121,7 @@ def main(args: Args) -> str:
         )
         counters.count([e for group in groups for e in group])
         counters.update += 1
+        run.save_trajectories(counters.update, [e for group in groups for e in group])
         figures = episode_figures(groups)
         run.log(
             counters.update,

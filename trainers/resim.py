@@ -142,7 +142,9 @@ def main(args: Args) -> dict[str, Any]:
 
 
 def _make_env(args: Args) -> Any:
-    return make_agent_env(args.env_id, history=args.history, style=args.style, **json_settings(args.settings))
+    return make_agent_env(
+        args.env_id, history=args.history, style=args.style, **json_settings(args.settings)
+    )
 
 
 def _restore(args: Args, run: RunFolder, env: Any) -> tuple[TrainablePolicy, int]:

@@ -63,7 +63,9 @@ def main(args: Args) -> dict[str, Any]:
     if finished is not None:
         return finished
     envs = [
-        make_agent_env(args.env_id, history=args.history, style=args.style, **json_settings(args.settings))
+        make_agent_env(
+            args.env_id, history=args.history, style=args.style, **json_settings(args.settings)
+        )
         for _ in range(128)
     ]
     world, tasks = envs[0].unwrapped.world, envs[0].unwrapped.tasks  # type: ignore[attr-defined]

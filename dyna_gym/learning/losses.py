@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 
-
 MAX_LOG_RATIO = 5.0
 """Bound of the log-ratio inside the KL estimate, in nats."""
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file
+
 from dyna_gym.errors import ConfigError, DynaGymWarning
 from dyna_gym.learning.resim_data import SearchSettings
 from dyna_gym.learning.value_model import ValueModel, value_labels
@@ -21,7 +23,6 @@ from dyna_gym.responses import Response
 from dyna_gym.task import Task
 from dyna_gym.trainers import dyna_grpo, dyna_mind, grpo, resim, value
 from dyna_gym.trajectory import Trajectory, Transition, read_trajectories
-from safetensors.torch import load_file
 
 SEARCH = SearchSettings(breadth=6, depth=4)
 # Short episodes: a model that has not learned yet writes long answers.
