@@ -196,6 +196,16 @@ def test_row_35_text_goes_into_classic_libraries_as_an_array(make: Make) -> None
     assert env.action_masks().all()
 
 
+def test_row_35_a_classic_library_says_that_it_cannot_read_text(
+    make: Make, keep_global_rng: None
+) -> None:
+    """COMPLAINTS 35: no ``TypeError: 'NoneType' object is not iterable``."""
+    from stable_baselines3 import PPO
+
+    with pytest.raises(NotImplementedError, match=r"UnicodeText.*not supported"):
+        PPO("MlpPolicy", layers.DiscreteActions(make(SOKOBAN), max_actions=4))
+
+
 def test_row_37_statistics_do_not_depend_on_the_autoreset_mode() -> None:  # COMPLAINTS 37
     lengths = {}
     for mode in gym.vector.AutoresetMode.NEXT_STEP, gym.vector.AutoresetMode.SAME_STEP:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -173,15 +172,6 @@ def test_fuzz_what_is_written_is_read(think: str, plan: list[str]) -> None:
     assert (parsed.action, parsed.plan) == (plan[-1], tuple(plan))
 
 
-def _seconds(text: str) -> float:
-    best = float("inf")
-    for _ in range(3):
-        started = time.perf_counter()
-        parse_response(text).imagined_plan()
-        best = min(best, time.perf_counter() - started)
-    return best
-
-
 @pytest.mark.parametrize(
     "piece",
     [
@@ -199,17 +189,16 @@ def _seconds(text: str) -> float:
         " ",
     ],
 )
-def test_parsing_is_linear(piece: str) -> None:
-    small, large = piece * 5_000, piece * 40_000
-    # Eight times the text: quadratic work takes 64 times as long. The floor keeps clock noise out.
-    assert _seconds(large) < 32 * max(_seconds(small), 2e-4)
+def test_large_hostile_texts_are_parsed(piece: str) -> None:
+    """Not timed: a parser that is not linear in the text would not come back for minutes."""
+    text = piece * (900_000 // len(piece))
+    parse_response(text).imagined_plan()
 
 
-def test_imagined_plan_is_linear() -> None:
-    def text(n: int) -> str:
-        return "<think>" + "<sim>a->b</sim>" * n + "</think><plan>" + "a\n" * n + "</plan>"
-
-    assert _seconds(text(16_000)) < 32 * max(_seconds(text(2_000)), 2e-4)
+def test_many_simulations_of_a_long_plan() -> None:
+    n = 40_000
+    text = "<think>" + "<sim>a->b</sim>" * n + "</think><plan>" + "a\n" * n + "</plan>"
+    assert parse_response(text).imagined_plan()[:2] == ("b", None)
 
 
 def test_two_hundred_thousand_tags() -> None:
