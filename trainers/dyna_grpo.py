@@ -103,7 +103,7 @@ class Args:
     """Passes over the responses of an update."""
     gate_tasks: int = 64
     """Training tasks on which SimRollout is held against standard rollouts before training; 0: not."""
-    history: int = 0
+    history: int = 2
     """Past steps in the prompt (h)."""
     style: Literal["compact", "full"] = "compact"
     """Prompt style."""

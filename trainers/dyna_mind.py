@@ -42,7 +42,7 @@ class Args:
     """Folder of the run."""
     resim: resim.Args = field(default_factory=lambda: resim.Args(eval_episodes=0))
     """Stage 1; its `run` and `seed` are set by this run's."""
-    tokens: int = 1_000_000
+    tokens: int = 800_000
     """Generated tokens of each stage-2 run, drafts included."""
     lr: float = 3e-4
     """Learning rate of stage 2."""
@@ -137,6 +137,7 @@ def _command(args: Args, run: RunFolder, arm: str) -> list[str]:
         "lr": args.lr,
         "seed": args.seed,
         "settings": args.resim.settings,
+        "history": args.resim.history,
     }
     words = [word for k, v in settings.items() for word in (f"--{k}", str(v))]
     return [sys.executable, "-m", f"dyna_gym.trainers.{arm}", *words, "--resume"]

@@ -71,7 +71,7 @@ class Args:
     """Responses an optimiser step."""
     epochs: int = 1
     """Passes over the responses of an update."""
-    history: int = 0
+    history: int = 2
     """Past steps in the prompt (h)."""
     style: Literal["compact", "full"] = "compact"
     """Prompt style."""

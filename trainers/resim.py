@@ -15,6 +15,9 @@ What the paper does not say, and is done so here [NF]:
 * Only episodes that the search solved are distilled.
 * A share of the examples teaches refinement (a draft and its true futures -> a better response).
   This is our addition for models that are not pretrained; ``--refine-share 0`` leaves it out.
+* From the second round on, the search's answers at the states that the policy's own drafts lead to
+  are distilled, too (``--no-on-policy`` leaves them out): a small policy strays from the search's
+  states, and a model that is not pretrained has no idea what to do there.
 * ``--ablate plain`` distils the actions of the same episodes without the simulated futures.
 """
 
@@ -68,7 +71,7 @@ class Args:
     """Folder or name of the policy to start from; empty: a NanoPolicy from scratch."""
     rounds: int = 2
     """Rounds of search and distillation."""
-    tasks: int = 2000
+    tasks: int = 1500
     """Training tasks a round; each round takes the next ones."""
     n_envs: int = 128
     """Episodes searched at once."""
@@ -80,17 +83,19 @@ class Args:
     """Who values the ends of rollouts: oracle, none, or a folder of a trained V_nu."""
     ablate: Literal["none", "plain"] = "none"
     """`plain`: distil actions without simulated futures."""
-    refine_share: float = 0.5
+    refine_share: float = 0.4
     """Share of a batch that teaches refinement, from the second round on."""
-    refine_tasks: int = 600
+    refine_tasks: int = 1000
     """Training tasks a round for refinement examples."""
-    steps: int = 1200
+    on_policy: bool = True
+    """Distil also what the search answers at the states of the refinement examples."""
+    steps: int = 1000
     """Optimiser steps a round."""
     batch: int = 64
     """Responses an optimiser step."""
     lr: float = 3e-3
     """Peak learning rate; warm-up over 5 % of a round's steps, cosine to a tenth."""
-    history: int = 0
+    history: int = 2
     """Past steps in the prompt (h)."""
     style: Literal["compact", "full"] = "compact"
     """Prompt style: compact for NanoPolicy, full for pretrained models."""
@@ -213,9 +218,10 @@ def _data(
         )
         write_trajectories(path, episodes)
     refine_path = run.path / f"refine-{number}.jsonl"
+    searched_path = run.path / f"on-policy-{number}.jsonl"
     teach = number > 0 and args.refine_share > 0 and args.ablate == "none"
     if teach and not refine_path.exists():
-        examples = refinement_examples(
+        examples, searched = refinement_examples(
             envs,
             [tasks[i % total] for i in range(first, first + args.refine_tasks)],
             policy,
@@ -227,6 +233,7 @@ def _data(
             seed=args.seed,
             progress=f"refinement, round {number + 1}/{args.rounds}",
         )
+        write_trajectories(searched_path, searched)
         write_trajectories(refine_path, examples)
     plain = [
         e
@@ -234,6 +241,8 @@ def _data(
         for e in read_trajectories(run.path / f"resim-{k}.jsonl")
         if e.success and e.error is None
     ]
+    if teach and args.on_policy:
+        plain += read_trajectories(searched_path)
     return plain, list(read_trajectories(refine_path)) if teach else []
 
 

@@ -136,7 +136,7 @@ def refinement_examples(
     style: str,
     seed: int = 0,
     progress: str | None = None,
-) -> list[Trajectory]:
+) -> tuple[list[Trajectory], list[Trajectory]]:
     """Examples of refining: draft, its true futures -> a better response. Our addition [NF].
 
     A pretrained model can use true futures in its prompt; a model from scratch has never seen such a prompt.
@@ -157,10 +157,11 @@ def refinement_examples(
         progress: Label of a progress bar, or None.
 
     Returns:
-        One trajectory a task, of mode ``sim_rollout``: ``prompt`` is the refinement prompt, ``response`` the
-        target, ``draft`` and ``plain_prompt`` the policy's.
+        Two lists with one trajectory a task. Of mode ``sim_rollout``: ``prompt`` is the refinement prompt,
+        ``response`` the target, ``draft`` and ``plain_prompt`` the policy's. Of mode ``resim``: what the search
+        answers under the prompt without futures at the same states, which are the policy's own.
     """
-    done = []
+    done, answers = [], []
     bar = tqdm(total=len(tasks), desc=progress, disable=progress is None, leave=False)
     for start in range(0, len(tasks), len(envs)):
         wave = tasks[start : start + len(envs)]
@@ -172,6 +173,7 @@ def refinement_examples(
             _, info = env.reset(seed=episode.seed, options={"task": episode.task})
             episode.error = info.get("error")
         live = [(env, episode) for env, episode in live if episode.error is None]
+        searched = {id(e): Trajectory(e.task, seed=e.seed, mode="resim") for e in episodes}
         while live:
             shown = [env.get_wrapper_attr("present")() for env, _ in live]
             drafts = policy.act([as_messages(p) for p, _ in shown], [info for _, info in shown])
@@ -190,15 +192,19 @@ def refinement_examples(
                 live, shown, drafts, trees, strict=True
             ):
                 _refine(env, episode, prompt, info, draft, tree, value, style)
+                if tree.rollouts and tree.error is None:
+                    plain = Transition(prompt, Response(aggregate(tree)), state=info["observation"])
+                    searched[id(episode)].transitions.append(plain)
                 _, _, terminated, truncated, after = env.step(draft.text)
                 episode.success, episode.error = after["success"], after.get("error")
                 if not (terminated or truncated):
                     still.append((env, episode))
             live = still
         done += episodes
+        answers += [searched[id(e)] for e in episodes]
         bar.update(len(wave))
     bar.close()
-    return done
+    return done, answers
 
 
 def _refine(
