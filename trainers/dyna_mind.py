@@ -84,6 +84,8 @@ def _timed(call: Any) -> float:
 
 
 def _stage_1(args: Args, run: RunFolder) -> None:
+    # Matrices of this size are not worth a second thread: its barriers cost more than it computes.
+    torch.set_num_threads(1)
     settings = {**asdict(args.resim), "run": str(run.path / "distill"), "seed": args.seed}
     settings["search"] = args.resim.search
     resim.main(resim.Args(**{**settings, "resume": True}))
