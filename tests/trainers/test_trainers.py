@@ -100,7 +100,12 @@ def test_a_run_folder_is_not_overwritten(distilled: Path) -> None:
 
 def small_grpo(distilled: Path, run: Path, **more: object) -> grpo.Args:
     return grpo.Args(
-        policy=str(distilled / "policy"), run=str(run), groups=2, group_size=4, settings=SHORT, **more
+        policy=str(distilled / "policy"),
+        run=str(run),
+        groups=2,
+        group_size=4,
+        settings=SHORT,
+        **more,
     )  # type: ignore[arg-type]
 
 
@@ -225,7 +230,9 @@ def test_sigkill_loses_at_most_one_update(distilled: Path, tmp_path: Path) -> No
     saved = json.loads((run / "checkpoint.json").read_text())
     assert saved["step"] >= done - 1
     folder = run / saved["folder"]
-    assert {"model.safetensors", "optimizer.pt", "counters.json"} <= {p.name for p in folder.iterdir()}
+    assert {"model.safetensors", "optimizer.pt", "counters.json"} <= {
+        p.name for p in folder.iterdir()
+    }
     load_policy(folder)
     args = small_grpo(distilled, run, tokens=100_000_000, resume=True)
     with pytest.raises(RuntimeError, match="stop here"):
