@@ -51,6 +51,7 @@ from dyna_gym.learning.rl import (
     draw_tasks,
     episode_figures,
     group_rows,
+    learning_rate,
     restore_learner,
     rollout_groups,
     save_learner,
@@ -90,12 +91,12 @@ class Args:
     max_depth: int = 5
     """Longest plan that SimRollout tries; the paper's cap."""
     lr: float = 3e-4
-    """Learning rate."""
+    """Peak learning rate; it falls to a tenth over the token budget."""
     warmup: int = 4
     """Updates over which the learning rate grows to its full value; Adam's first steps are noise."""
     clip: float = 0.2
     """eps of the ratio's clip."""
-    kl_coef: float = 0.01
+    kl_coef: float = 0.02
     """beta of the KL penalty."""
     minibatch: int = 256
     """Responses an optimiser step."""
@@ -137,7 +138,8 @@ def main(args: Args) -> str:
         rng = _rng(args, counters.update)
         seed = update_seed(args.seed, counters.update)
         before = counters.generated_tokens
-        learner.set_lr(args.lr * min(1.0, (counters.update + 1) / max(1, args.warmup)))
+        spent = counters.generated_tokens / args.tokens
+        learner.set_lr(learning_rate(args.lr, counters.update, args.warmup, spent))
         chosen = draw_tasks(tasks, args.groups, rng)
         if counters.update % (args.n_t + args.n_pi) < args.n_t:
             metrics = improve_simulation(

@@ -45,8 +45,8 @@ class Args:
     tokens: int = 800_000
     """Generated tokens of each stage-2 run, drafts included."""
     lr: float = 3e-4
-    """Learning rate of stage 2."""
-    eval_id_episodes: int = 300
+    """Peak learning rate of stage 2."""
+    eval_id_episodes: int = 500
     """Evaluation tasks of split eval_id."""
     eval_ood_episodes: int = 100
     """Evaluation tasks of split eval_ood."""

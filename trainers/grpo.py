@@ -29,6 +29,7 @@ from dyna_gym.learning.rl import (
     draw_tasks,
     episode_figures,
     group_rows,
+    learning_rate,
     restore_learner,
     rollout_groups,
     save_learner,
@@ -60,12 +61,12 @@ class Args:
     group_size: int = 8
     """Episodes a task (G)."""
     lr: float = 3e-4
-    """Learning rate."""
+    """Peak learning rate; it falls to a tenth over the token budget."""
     warmup: int = 4
     """Updates over which the learning rate grows to its full value; Adam's first steps are noise."""
     clip: float = 0.2
     """eps of the ratio's clip."""
-    kl_coef: float = 0.01
+    kl_coef: float = 0.02
     """beta of the KL penalty."""
     minibatch: int = 256
     """Responses an optimiser step."""
@@ -102,7 +103,8 @@ def main(args: Args) -> str:
     while counters.generated_tokens < args.tokens:
         rng = np.random.default_rng(update_seed(args.seed, counters.update, 1))
         before = counters.generated_tokens
-        learner.set_lr(args.lr * min(1.0, (counters.update + 1) / max(1, args.warmup)))
+        spent = counters.generated_tokens / args.tokens
+        learner.set_lr(learning_rate(args.lr, counters.update, args.warmup, spent))
         groups = rollout_groups(
             envs,
             policy,

@@ -108,6 +108,22 @@ def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values)) if len(values) else 0.0
 
 
+def learning_rate(peak: float, update: int, warmup: int, done: float) -> float:
+    """Linear warm-up over the first updates, then linear decay to a tenth over the token budget.
+
+    Args:
+        peak: Learning rate after the warm-up.
+        update: Number of the update, from 0.
+        warmup: Updates of the warm-up.
+        done: Share of the token budget that is spent, in [0, 1].
+
+    Examples:
+        >>> [round(learning_rate(1.0, u, 2, u / 10), 2) for u in (0, 1, 5, 10)]
+        [0.5, 0.91, 0.55, 0.1]
+    """
+    return peak * min(1.0, (update + 1) / max(1, warmup)) * (1.0 - 0.9 * min(1.0, done))
+
+
 def update_seed(seed: int, update: int, stream: int = 0) -> int:
     """Seed of the rollouts of an update; runs that were resumed see the same."""
     return int(np.random.SeedSequence([seed, update, stream]).generate_state(1)[0])
