@@ -118,7 +118,7 @@ class ValueModel:
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self._modules.parameters(), 1.0)
             optimizer.step()
-            losses.append(float(loss))
+            losses.append(float(loss.detach()))
         return losses
 
     @torch.inference_mode()

@@ -9,7 +9,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dyna_gym.learning.losses import clipped_surrogate, kl_estimate, token_mean
+from dyna_gym.learning.losses import (
+    MAX_LOG_RATIO,
+    clipped_surrogate,
+    kl_estimate,
+    token_mean,
+)
 
 E = math.exp
 LOGS = st.floats(-6, 0)
@@ -106,7 +111,15 @@ def test_kl_is_never_negative(log_p: float, log_q: float) -> None:
     p, q = torch.tensor([log_p], dtype=torch.float64), torch.tensor([log_q], dtype=torch.float64)
     found = float(kl_estimate(p, q))
     assert found >= -1e-12  # rounding
-    assert found == pytest.approx(E(log_q) / E(log_p) - 1 - math.log(E(log_q) / E(log_p)), abs=1e-9)
+    log_ratio = min(math.log(E(log_q) / E(log_p)), MAX_LOG_RATIO)
+    assert found == pytest.approx(E(log_ratio) - 1 - log_ratio, abs=1e-9)
+
+
+def test_kl_of_an_outlier_is_bounded() -> None:
+    """One token that the reference finds e^20 times as likely must not drown all others."""
+    p = torch.tensor([-20.0], requires_grad=True)
+    found = kl_estimate(p, torch.tensor([0.0]))
+    assert found.item() == pytest.approx(math.exp(MAX_LOG_RATIO) - 1 - MAX_LOG_RATIO, rel=1e-5)
 
 
 def test_kl_estimate_is_unbiased() -> None:
