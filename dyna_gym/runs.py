@@ -10,11 +10,11 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from dyna_gym.errors import ConfigError
+from dyna_gym.errors import ConfigError, DynaGymError
 from dyna_gym.trajectory import Trajectory, write_trajectories
 
 TRAJECTORIES_EVERY = 10
@@ -47,6 +47,34 @@ def json_settings(text: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ConfigError(f"settings: got {text!r}, expected a JSON object such as {{}}")
     return found
+
+
+def check_counts(args: Any, **least: float) -> None:
+    """Check the numbers among a trainer's settings before anything is made of them.
+
+    Args:
+        args: The settings.
+        least: Name of a setting -> its least value.
+
+    Raises:
+        ConfigError: One is no number, or below its least value.
+    """
+    for name, bound in least.items():
+        value = getattr(args, name)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= bound:
+            raise ConfigError(f"{name}: got {value!r}, expected a number >= {bound}")
+
+
+def run_trainer(main: Callable[[Any], Any], args: type, description: str | None) -> None:
+    """Run a trainer from the command line; a wrong setting is told in one line, without a traceback."""
+    import tyro
+
+    try:
+        main(tyro.cli(args, description=description))
+    except DynaGymError as error:
+        raise SystemExit(f"error: {error}") from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
 
 
 class RunFolder:

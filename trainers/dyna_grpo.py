@@ -38,7 +38,6 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-import tyro
 from tqdm import tqdm
 
 from dyna_gym import make_agent_env
@@ -60,7 +59,7 @@ from dyna_gym.learning.rl import (
 )
 from dyna_gym.learning.rows import Row, episode_rows, fill_old_logprobs
 from dyna_gym.policies import TrainablePolicy, load_policy
-from dyna_gym.runs import RunFolder, json_settings
+from dyna_gym.runs import RunFolder, check_counts, json_settings, run_trainer
 from dyna_gym.trajectory import Trajectory
 
 
@@ -116,6 +115,11 @@ class Args:
 
 def main(args: Args) -> str:
     """Train; returns the folder of the trained policy."""
+    check_counts(
+        args,
+        **dict.fromkeys(("tokens", "groups", "minibatch", "epochs", "max_depth"), 1),
+        **dict.fromkeys(("lr", "clip", "kl_coef", "warmup", "gate_tasks", "seed"), 0),
+    )
     if args.group_size % 2 or args.group_size < 4:
         raise ConfigError(f"group_size: got {args.group_size}, expected an even number >= 4")
     if args.n_t < 0 or args.n_pi < 0 or args.n_t + args.n_pi == 0:
@@ -325,4 +329,4 @@ def _rng(args: Args, update: int) -> np.random.Generator:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Args, description=__doc__))
+    run_trainer(main, Args, __doc__)

@@ -20,13 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import tyro
 from tqdm import tqdm
 
 from dyna_gym.evaluation import paired_difference, play, summarise, table
 from dyna_gym.plots import plot_curves
 from dyna_gym.policies import AggregatorPolicy, Policy, RandomPolicy, load_policy
-from dyna_gym.runs import RunFolder, json_settings, write_json
+from dyna_gym.runs import RunFolder, check_counts, json_settings, run_trainer, write_json
 from dyna_gym.trainers import resim
 from dyna_gym.trajectory import read_trajectories, write_trajectories
 
@@ -60,6 +59,11 @@ class Args:
 
 def main(args: Args) -> dict[str, Any]:
     """Run both stages and evaluate; returns the summary that is also written to the run folder."""
+    check_counts(
+        args,
+        **dict.fromkeys(("tokens", "eval_id_episodes", "eval_ood_episodes", "processes"), 1),
+        **dict.fromkeys(("lr", "seed"), 0),
+    )
     started = time.perf_counter()
     run = RunFolder(args.run, asdict(args), resume=args.resume)
     summary = run.summary()
@@ -267,4 +271,4 @@ def _report(summary: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Args, description=__doc__))
+    run_trainer(main, Args, __doc__)

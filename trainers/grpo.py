@@ -19,7 +19,6 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 import numpy as np
-import tyro
 from tqdm import tqdm
 
 from dyna_gym import make_agent_env
@@ -37,7 +36,7 @@ from dyna_gym.learning.rl import (
     zero_advantage_frac,
 )
 from dyna_gym.policies import load_policy
-from dyna_gym.runs import RunFolder, json_settings
+from dyna_gym.runs import RunFolder, check_counts, json_settings, run_trainer
 
 
 @dataclass
@@ -84,6 +83,11 @@ class Args:
 
 def main(args: Args) -> str:
     """Train; returns the folder of the trained policy."""
+    check_counts(
+        args,
+        **dict.fromkeys(("tokens", "groups", "group_size", "minibatch", "epochs"), 1),
+        **dict.fromkeys(("lr", "clip", "kl_coef", "warmup", "seed"), 0),
+    )
     run = RunFolder(args.run, asdict(args), resume=args.resume)
     policy = load_policy(run.checkpoint or args.policy)
     reference = load_policy(args.policy).copy()
@@ -144,4 +148,4 @@ def main(args: Args) -> str:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Args, description=__doc__))
+    run_trainer(main, Args, __doc__)

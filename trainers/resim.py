@@ -32,7 +32,6 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-import tyro
 from tqdm import tqdm
 
 from dyna_gym import make_agent_env
@@ -52,7 +51,7 @@ from dyna_gym.policies import (
     as_messages,
     load_policy,
 )
-from dyna_gym.runs import RunFolder, json_settings
+from dyna_gym.runs import RunFolder, check_counts, json_settings, run_trainer
 from dyna_gym.trajectory import Trajectory, read_trajectories, write_trajectories
 from dyna_gym.values import make_value
 
@@ -111,6 +110,13 @@ class Args:
 
 def main(args: Args) -> dict[str, Any]:
     """Run stage 1; returns the summary that is also written to the run folder."""
+    check_counts(
+        args,
+        **dict.fromkeys(("rounds", "tasks", "n_envs", "steps", "batch", "checkpoint_every"), 1),
+        **dict.fromkeys(
+            ("policy_breadth", "refine_share", "refine_tasks", "lr", "eval_episodes", "seed"), 0
+        ),
+    )
     run = RunFolder(args.run, asdict(args), resume=args.resume)
     finished = run.summary()
     if finished is not None:
@@ -308,4 +314,4 @@ def _evaluate(args: Args, run: RunFolder, policy: TrainablePolicy, env: Any) -> 
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Args, description=__doc__))
+    run_trainer(main, Args, __doc__)

@@ -11,13 +11,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
-import tyro
 
 from dyna_gym import make_agent_env
 from dyna_gym.learning.collect import collect, split_failed
 from dyna_gym.learning.value_model import ValueModel, value_labels
 from dyna_gym.policies import make_policy
-from dyna_gym.runs import RunFolder, json_settings
+from dyna_gym.runs import RunFolder, check_counts, json_settings, run_trainer
 
 
 @dataclass
@@ -58,6 +57,11 @@ class Args:
 
 def main(args: Args) -> dict[str, Any]:
     """Train; returns the summary."""
+    check_counts(
+        args,
+        **dict.fromkeys(("tasks", "episodes", "steps", "batch"), 1),
+        **dict.fromkeys(("held_out", "gamma", "lr", "seed"), 0),
+    )
     run = RunFolder(args.run, asdict(args), resume=args.resume)
     finished = run.summary()
     if finished is not None:
@@ -120,4 +124,4 @@ def main(args: Args) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Args, description=__doc__))
+    run_trainer(main, Args, __doc__)

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dyna_gym.errors import ConfigError, MissingExtra
+from dyna_gym.errors import ConfigError, DynaGymError, MissingExtra
 from dyna_gym.policies.base import Message, Policy, TrainablePolicy, as_messages
 from dyna_gym.policies.simple import AggregatorPolicy, ExpertPolicy, RandomPolicy
 from dyna_gym.world import World
@@ -58,7 +58,16 @@ def load_policy(folder: str | Path, **settings: Any) -> TrainablePolicy:
     if kind == "nano":
         return __getattr__("NanoPolicy").load(folder, **settings)
     if kind == "transformers":
-        return __getattr__("TransformersPolicy")(str(folder), **settings)
+        try:
+            return __getattr__("TransformersPolicy")(str(folder), **settings)
+        except (OSError, ValueError) as error:
+            if isinstance(error, DynaGymError):
+                raise
+            told = str(error).split("\n", 1)[0]
+            raise ConfigError(
+                f"policy: got {str(folder)!r}, expected a folder that a policy was saved to or the name of "
+                f"a Hugging Face model ({told})"
+            ) from error
     raise ConfigError(f"{marker}: got kind {kind!r}, expected 'nano' or 'transformers'")
 
 

@@ -10,6 +10,7 @@ import sys
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -165,6 +166,31 @@ def test_dyna_grpo_refuses_bad_settings(tmp_path: Path, bad: dict[str, int]) -> 
     args = dyna_grpo.Args(policy="x", run=str(tmp_path / "run"), **bad)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="got"):
         dyna_grpo.main(args)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "bad"),
+    [
+        (grpo, {"policy": "x", "groups": 0}),
+        (grpo, {"policy": "x", "tokens": -1}),
+        (dyna_grpo, {"policy": "x", "epochs": 0}),
+        (dyna_grpo, {"policy": "x", "seed": -1}),
+        (resim, {"steps": 0}),
+        (value, {"tasks": 0}),
+        (dyna_mind, {"processes": 0}),
+    ],
+)
+def test_absurd_settings_are_told_before_anything_is_made(
+    tmp_path: Path, trainer: Any, bad: dict[str, Any]
+) -> None:
+    with pytest.raises(ConfigError, match="expected a number >="):
+        trainer.main(trainer.Args(run=str(tmp_path / "run"), **bad))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_missing_policy_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="expected a folder that a policy was saved to"):
+        load_policy(tmp_path / "nowhere")
 
 
 def test_grpo_resumed_equals_uninterrupted(distilled: Path, tmp_path: Path) -> None:
