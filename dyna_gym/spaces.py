@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from gymnasium import Space
+from gymnasium.error import CustomSpaceError
 from gymnasium.vector.utils import (
     batch_space,
     concatenate,
     create_empty_array,
     iterate,
 )
+from gymnasium.wrappers.utils import create_zero_array
 
 from dyna_gym.errors import ConfigError
 
@@ -142,6 +145,16 @@ def _empty_batch(space: TextBatch, n: int = 1, fn: Any = None) -> tuple[tuple[st
     return (("",) * space.n,) * n
 
 
+@create_zero_array.register(UnicodeText)
+def _zero_text(space: UnicodeText) -> str:
+    return ""
+
+
+@create_zero_array.register(TextBatch)
+def _zero_batch(space: TextBatch) -> tuple[str, ...]:
+    return ("",) * space.n
+
+
 @concatenate.register(UnicodeText)
 def _concatenate_text(space: UnicodeText, items: Any, out: Any) -> tuple[str, ...]:
     return tuple(items)
@@ -150,3 +163,27 @@ def _concatenate_text(space: UnicodeText, items: Any, out: Any) -> tuple[str, ..
 @iterate.register(TextBatch)
 def _iterate_text(space: TextBatch, items: Any) -> Any:  # type: ignore[misc]
     return iter(items)
+
+
+def blank(space: Space[Any]) -> Any:
+    """A value of the space that stands in where there is none: as near to nothing as it allows.
+
+    Empty text, zeros (or the nearest that the bounds allow), the first of a discrete set, and so on
+    inside `Dict`, `Tuple` and the other spaces of Gymnasium. Equal at every call. For a space of
+    somebody else's that has no zero (see ``gymnasium.wrappers.utils.create_zero_array``) it is the
+    first sample of a copy with seed 0; the space's own generator is not drawn from.
+
+    Examples:
+        >>> from gymnasium.spaces import Box, Dict
+        >>> blank(Dict({"page": UnicodeText(9), "size": Box(2, 5, (2,))}))
+        {'page': '', 'size': array([2., 2.], dtype=float32)}
+    """
+    try:
+        value = create_zero_array(space)
+        if space.contains(value):
+            return value
+    except CustomSpaceError:
+        pass
+    copied = copy.deepcopy(space)
+    copied.seed(0)
+    return copied.sample()

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dyna_gym.errors import ConfigError
-from dyna_gym.spaces import TextBatch, UnicodeText
+from dyna_gym.spaces import TextBatch, UnicodeText, blank
 
 
 class Mission(gym.Env[Any, Any]):
@@ -132,3 +132,66 @@ def test_shared_memory_is_refused_by_name() -> None:  # COMPLAINTS 32
 def test_gymnasium_text_is_what_it_must_not_be() -> None:  # COMPLAINTS 33
     assert not issubclass(UnicodeText, gym.spaces.Text)
     assert "go to desk 1" not in gym.spaces.Text(200)
+
+
+class Even(gym.Space[int]):
+    """A space of somebody else's, which has no zero array."""
+
+    def __init__(self) -> None:
+        super().__init__((), np.int64)
+
+    def sample(self, mask: Any = None, probability: Any = None) -> int:
+        return 2 * int(self.np_random.integers(1_000))
+
+    def contains(self, x: Any) -> bool:
+        return isinstance(x, int) and x % 2 == 0
+
+
+SPACES: dict[str, gym.Space[Any]] = {
+    "unicode": UnicodeText(5),
+    "batch": TextBatch(UnicodeText(5), 3),
+    "text": gym.spaces.Text(7, min_length=2, charset="xyz"),
+    "box": gym.spaces.Box(-1.0, 1.0, (2, 3)),
+    "box above zero": gym.spaces.Box(np.array([2, -3]), np.array([4, -1]), dtype=np.int64),
+    "unbounded box": gym.spaces.Box(-np.inf, np.inf, (2,)),
+    "image": gym.spaces.Box(0, 255, (4, 4, 3), np.uint8),
+    "discrete": gym.spaces.Discrete(3, start=5),
+    "binary": gym.spaces.MultiBinary((2, 2)),
+    "multi": gym.spaces.MultiDiscrete([2, 3], start=[4, -1]),
+    "tuple": gym.spaces.Tuple([UnicodeText(3), gym.spaces.Discrete(2)]),
+    "dict": gym.spaces.Dict(
+        {"page": UnicodeText(3), "shot": gym.spaces.Box(0, 255, (2, 2, 3), np.uint8)}
+    ),
+    "sequence": gym.spaces.Sequence(gym.spaces.Discrete(2)),
+    "stacked sequence": gym.spaces.Sequence(gym.spaces.Box(3.0, 4.0, (2,)), stack=True),
+    "graph": gym.spaces.Graph(gym.spaces.Box(1.0, 2.0, (3,)), gym.spaces.Discrete(3, start=1)),
+    "graph without edges": gym.spaces.Graph(gym.spaces.Box(1.0, 2.0, (3,)), None),
+    "one of": gym.spaces.OneOf([gym.spaces.Box(1.0, 2.0), gym.spaces.Discrete(2)]),
+    "somebody else's": Even(),
+    "inside a dict": gym.spaces.Dict({"n": Even(), "page": UnicodeText(3)}),
+}
+
+
+@pytest.mark.parametrize("kind", SPACES)
+def test_a_blank_is_contained_and_always_the_same(kind: str) -> None:
+    space = SPACES[kind]
+    space.seed(7)
+    expected = copy.deepcopy(space).sample()
+    value = blank(space)
+    assert value in space
+    assert repr(blank(space)) == repr(value) == repr(blank(copy.deepcopy(space)))
+    assert repr(space.sample()) == repr(expected), "the space's own generator was drawn from"
+
+
+def test_every_space_of_gymnasium_has_a_blank() -> None:
+    kinds = {getattr(gym.spaces, name) for name in gym.spaces.__all__} - {gym.Space}
+    spaces = {kind for kind in kinds if isinstance(kind, type) and issubclass(kind, gym.Space)}
+    assert spaces <= {type(space) for space in SPACES.values()}
+
+
+def test_a_blank_is_as_near_to_nothing_as_the_space_allows() -> None:
+    assert blank(SPACES["tuple"]) == ("", 0)
+    assert blank(SPACES["discrete"]) == 5
+    assert blank(SPACES["box above zero"]).tolist() == [2, -1]
+    assert blank(SPACES["dict"])["page"] == ""
+    assert not blank(SPACES["dict"])["shot"].any()
