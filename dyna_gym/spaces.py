@@ -146,12 +146,12 @@ def _empty_batch(space: TextBatch, n: int = 1, fn: Any = None) -> tuple[tuple[st
 
 
 @create_zero_array.register(UnicodeText)
-def _zero_text(space: UnicodeText) -> str:
+def _zero_text(space: UnicodeText) -> str:  # type: ignore[misc]
     return ""
 
 
 @create_zero_array.register(TextBatch)
-def _zero_batch(space: TextBatch) -> tuple[str, ...]:
+def _zero_batch(space: TextBatch) -> tuple[str, ...]:  # type: ignore[misc]
     return ("",) * space.n
 
 
