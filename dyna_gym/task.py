@@ -3,18 +3,91 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, overload
+from typing import Any, NoReturn, overload
+
+import numpy as np
 
 from dyna_gym.errors import ConfigError
 
 SPLITS = ("train", "eval_id", "eval_ood")
 
 
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+
+
+class Params(dict[str, Any]):
+    """A dict that cannot be changed: envs hand their task out in ``info`` and go on reading it.
+
+    A dict, so that it is equal to one, is JSON as it is and is read at a dict's speed. Dicts in it are
+    `Params` too, and lists are tuples.
+
+    Raises:
+        ConfigError: It would hold something that JSON cannot.
+    """
+
+    def __init__(
+        self, values: Mapping[str, Any] | Iterable[tuple[str, Any]], where: str = "params"
+    ) -> None:
+        values = dict(values)
+        for key in values:
+            if not isinstance(key, str):
+                raise ConfigError(
+                    f"Task.{where}: got the key {key!r}, expected str: JSON has no other keys"
+                )
+        super().__init__(
+            {
+                k: v if type(v) in _PLAIN else _frozen(v, f"{where}[{k!r}]")
+                for k, v in values.items()
+            }
+        )
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError(
+            "the params of a Task cannot be changed: envs and samplers share the Task. Make another "
+            "one: dataclasses.replace(task, id=..., params={**task.params, ...})"
+        )
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Params, (dict(self),)
+
+    def __copy__(self) -> Params:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Params:
+        return self
+
+
+def _frozen(value: Any, where: str) -> Any:
+    """JSON-able data as a value that cannot be changed."""
+    if isinstance(value, Mapping):
+        return Params(value, where)
+    if isinstance(value, (list, tuple)):
+        return tuple(
+            v if type(v) in _PLAIN else _frozen(v, f"{where}[{i}]") for i, v in enumerate(value)
+        )
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (str, int, float)):  # an enum's member, say
+        return value
+    raise ConfigError(
+        f"Task.{where}: got {type(value).__name__}, expected what JSON can hold: str, int, float, bool, "
+        "None, and lists and dicts of them"
+    )
+
+
 @dataclass(frozen=True)
 class Task:
     """One task of a world. Equal ids mean equal tasks, in any process and on any machine.
+
+    Deeply immutable, so that it can be shared: a copy of a task is the task itself.
+
+    Raises:
+        ConfigError: There is no such split, or ``params`` holds what JSON cannot.
 
     Examples:
         >>> task = Task("toy/train/0", "Reach the door.", "train", "toy", {"max_steps": 10})
@@ -31,16 +104,29 @@ class Task:
     world: str
     """Name of the world."""
     params: Mapping[str, Any] = field(default_factory=dict)
-    """JSON-able; what the world needs to build the task. `max_steps`: the task's own step budget."""
+    """JSON-able; what the world needs to build the task. `max_steps`: the task's own step budget.
+    Kept as a `Params`, with tuples for lists; neither can be changed."""
 
     def __post_init__(self) -> None:
         if self.split not in SPLITS:
             raise ConfigError(
                 f"Task.split: got {self.split!r}, expected one of {', '.join(SPLITS)}"
             )
+        if not isinstance(self.params, Mapping):
+            raise ConfigError(
+                f"Task.params: got {type(self.params).__name__}, expected a dict of what JSON can hold"
+            )
+        if type(self.params) is not Params:
+            object.__setattr__(self, "params", Params(self.params))
 
     def __hash__(self) -> int:
         return hash((self.world, self.id))
+
+    def __copy__(self) -> Task:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Task:
+        return self
 
     def to_json(self) -> str:
         """One line of JSON."""
@@ -50,7 +136,7 @@ class Task:
                 "instruction": self.instruction,
                 "split": self.split,
                 "world": self.world,
-                "params": dict(self.params),
+                "params": self.params,
             },
             ensure_ascii=False,
             sort_keys=True,

@@ -48,7 +48,7 @@ def check_splits(env_id: str, **make_kwargs: Any) -> str:
                         f"got: task {task.id!r} is no JSON ({error}); expected: JSON-able params; "
                         "what to do: keep numbers, strings, lists and dicts in params"
                     ) from error
-                fix = "keep params JSON-able (lists, not tuples)"
+                fix = "keep params JSON-able"
                 require(again == task, f"{short(again)} from JSON", f"{short(task)}", fix)
                 found = base.lookup_task(task.id)
                 require(found == task, f"{short(found)} by id", f"{short(task)}", "find it by id")
