@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeVar
 
 import gymnasium as gym
 import numpy as np
@@ -17,97 +18,72 @@ from dyna_gym.errors import (
     MachineryError,
     ReplayDiverged,
     StateMismatch,
+    TaskTypeError,
     UnknownTask,
 )
+from dyna_gym.outcome import Judgement, ObsT, Outcome, ReplayLog, Snapshot, copied, plain_data
+from dyna_gym.spaces import blank
 from dyna_gym.task import SPLITS, Task, find_task
 from dyna_gym.world import World
 
-ObsT = TypeVar("ObsT")
+__all__ = ["Branching", "Judgement", "Outcome", "ReplayLog", "Snapshot", "WorldEnv"]
+
 ActT = TypeVar("ActT")
 T = TypeVar("T")
 Branching = Literal["snapshot", "replay", "none"]
-
-
-class Outcome(NamedTuple, Generic[ObsT]):
-    """What a world says about one action."""
-
-    observation: ObsT
-    reward: float = 0.0
-    terminated: bool = False
-    success: bool = False
-    score: float = 0.0
-    """The world's own score of the episode so far, in [0, 1]."""
-    invalid_reason: str | None = None
-
-
-class Judgement(NamedTuple):
-    """What `WorldEnv.finalize` says about an episode that is judged at its end."""
-
-    reward: float
-    success: bool
-    score: float
-
-
-class Snapshot(NamedTuple):
-    """Everything that decides how an episode of a `WorldEnv` goes on."""
-
-    fingerprint: str
-    """Which world and configuration the state belongs to."""
-    task: Task
-    state: Any
-    """The world's own state (or, for replay worlds, the actions that lead to it)."""
-    rng: dict[str, Any]
-    status: tuple[Any, ...]
-    """Last outcome and flags of the episode."""
-
-
-class ReplayLog(NamedTuple):
-    """State of a world that cannot copy itself: how it was reached."""
-
-    rng: dict[str, Any]
-    """State of the random generator before the episode started."""
-    actions: tuple[Any, ...]
-    digests: tuple[str, ...]
-    """Digest of the first observation and of the one after each action."""
+RESET_OPTIONS = ("task", "state", "history")
 
 
 class WorldEnv(gym.Env[ObsT, ActT]):
     """A Gymnasium env with tasks, a fixed set of info keys and copyable states.
 
-    A world implements `_start`, `_apply` and, if ``branching == "snapshot"``, `_get_state` and
-    `_set_state`. This class picks the task, fills ``info``, and sees to it that nothing which an agent
-    can write raises and that failing machinery is never scored.
+    A world implements `_start`, `_apply`, `_admissible` and, if ``branching == "snapshot"``,
+    `_get_state` and `_set_state`. This class picks the task, keeps the abstract state, fills ``info``,
+    and sees to it that nothing which an agent can write raises and that failing machinery is never scored.
 
-    ``info`` always has ``task`` (`Task`), ``admissible_actions`` (tuple of str, or None where the set
-    is unbounded), ``invalid_reason`` (str or None), ``success`` (bool) and ``score`` (float in [0, 1]);
-    after a failure of the machinery also ``error`` (str), with ``truncated=True`` and reward 0.
+    ``info`` always has ``task`` (`Task`), ``state`` (str: the abstract state, see `World`),
+    ``admissible_actions`` (tuple of str, or None where the set is unbounded; empty after termination),
+    ``invalid_reason`` (str or None), ``success`` (bool) and ``score`` (float in [0, 1]); where the world
+    shows pictures ``image`` (uint8 [height, width, 3]); after a failure of the machinery also ``error``
+    and ``error_code`` (str), with ``truncated=True`` and reward 0. A world adds keys of its own with
+    `Outcome.extras`.
 
     Args:
         world: The world's rules and texts.
         split: Which tasks to draw from: `train`, `eval_id` or `eval_ood`.
-        tasks: Task ids (or Tasks) to draw from instead of the whole split.
+        tasks: Tasks to draw from instead of the whole split: ids, numbers in the split, or Tasks.
         max_steps: Step budget that overrides the tasks' own; see `TaskTimeLimit`.
         render_mode: One of ``metadata["render_modes"]`` or None.
         retries: How often failing machinery is tried again before the episode is given up.
+        backoff_s: Seconds before the first of these tries; doubled before each further one.
     """
 
-    branching: ClassVar[Branching] = "none"
-    nondeterministic: ClassVar[bool] = False
+    branching: Branching = "none"
+    """How states are copied. An instance may say otherwise than its class."""
+    nondeterministic: bool = False
+    """Whether equal seeds may give unequal episodes (a live site, an endpoint); also of the instance."""
+    observes_state: bool = False
+    """Whether observations are abstract states already, as in a dream."""
+    starts_anywhere: bool = False
+    """Whether ``reset(options={"task", "state", "history"})`` can start in the middle of an episode."""
+    picture: str | None = None
+    """Key of the part of a `Dict` observation that is a picture for the agent."""
 
     def __init__(
         self,
         world: World,
         *,
         split: str = "train",
-        tasks: Sequence[str | Task] | None = None,
+        tasks: Sequence[str | int | Task] | None = None,
         max_steps: int | None = None,
         render_mode: str | None = None,
         retries: int = 2,
+        backoff_s: float = 0.5,
     ) -> None:
         if split not in SPLITS:
             raise ConfigError(f"split: got {split!r}, expected one of {', '.join(SPLITS)}")
-        if max_steps is not None and (not isinstance(max_steps, int) or max_steps < 1):
-            raise ConfigError(f"max_steps: got {max_steps!r}, expected a whole number >= 1 or None")
+        if max_steps is not None:
+            max_steps = _whole("max_steps", max_steps, 1, " or None")
         modes = self.metadata.get("render_modes", [])
         if render_mode is not None and render_mode not in modes:
             raise ConfigError(f"render_mode: got {render_mode!r}, expected one of {modes} or None")
@@ -115,32 +91,62 @@ class WorldEnv(gym.Env[ObsT, ActT]):
         self.split = split
         self.max_steps = max_steps
         self.render_mode = render_mode
-        self.retries = retries
-        self._all_tasks = world.tasks(split)
-        self.tasks: Sequence[Task] = (
-            self._all_tasks if tasks is None else tuple(self.lookup_task(t) for t in tasks)
-        )
+        self.retries = _whole("retries", retries, 0)
+        self.backoff_s = float(backoff_s)
+        self._all_tasks = self.tasks = world.tasks(split)
+        if tasks is not None:
+            self.tasks = tuple(self.lookup_task(t) for t in _listed(tasks))
         if len(self.tasks) == 0:
             raise ConfigError(f"world {world.name!r} has no tasks in split {split!r}")
         self.task: Task | None = None
+        self.looking_ahead = 0
+        """How many branches this env is in: what happens there is no part of the episode."""
         self._last: Outcome[ObsT] | None = None
-        self._error: str | None = None
+        self._seen = ""  # the abstract state
+        self._listed: tuple[str, ...] | None = None
+        self._failure: tuple[str, str] | None = None  # message and code
         self._log: ReplayLog | None = None
         self._twin: gym.Env[Any, Any] | None = None
 
     # -- what a world implements ------------------------------------------------------------------
 
     @abstractmethod
-    def _start(self, task: Task) -> ObsT:
-        """Set the world to the start of ``task`` and return the first observation."""
+    def _start(self, task: Task) -> ObsT | Outcome[ObsT]:
+        """Set the world to the start of ``task``.
+
+        Returns:
+            The first observation, or an `Outcome` where there is more to say. May be called again if it
+            raises `MachineryError`.
+        """
 
     @abstractmethod
     def _apply(self, action: ActT) -> Outcome[ObsT]:
-        """Take one action; a bad one changes nothing and has a reason. Raises only `MachineryError`."""
+        """Take one action; a bad one changes nothing and has a reason.
+
+        Raises:
+            MachineryError: With ``retry=True`` only if nothing has changed, so that the action may be
+                taken again without acting twice.
+        """
 
     @abstractmethod
     def _admissible(self) -> tuple[str, ...] | None:
         """Admissible actions in the present state, or None where the set is unbounded."""
+
+    def _finalize(self) -> Judgement | None:
+        """Judge the episode now; None for worlds that judge as they go."""
+        return None
+
+    def _start_from(
+        self, task: Task, state: str, history: Sequence[tuple[str, str]]
+    ) -> ObsT | Outcome[ObsT]:
+        """Set a world with ``starts_anywhere`` to an abstract state.
+
+        Args:
+            task: The task.
+            state: The abstract state.
+            history: (state, action) pairs that led to it, oldest first.
+        """
+        raise NotImplementedError
 
     def _get_state(self) -> Any:
         """An immutable copy of the world's state."""
@@ -154,27 +160,31 @@ class WorldEnv(gym.Env[ObsT, ActT]):
         """JSON-able settings that decide what actions do; part of the fingerprint."""
         return {}
 
-    def finalize(self) -> Judgement | None:
-        """Judge the episode now; None for worlds that judge as they go."""
-        return None
-
     # -- tasks ------------------------------------------------------------------------------------
 
-    def lookup_task(self, task: str | Task) -> Task:
-        """The task of that id in any split of this world.
+    def lookup_task(self, task: str | int | Task | Mapping[str, Any]) -> Task:
+        """The task of that id in any split of this world, or of that number among ``tasks``.
 
         Raises:
             UnknownTask: There is no such task.
+            TaskTypeError: It is neither an id, nor a whole number, nor a task.
         """
+        if isinstance(task, Mapping):
+            task = Task(**task)  # as the spec holds it
         if isinstance(task, Task):
             if task.world != self.world.name:
                 raise UnknownTask(
                     f"got a task of world {task.world!r}, expected one of {self.world.name!r}"
                 )
             return task
+        if isinstance(task, (int, np.integer)) and not isinstance(task, bool):
+            if not 0 <= task < len(self.tasks):
+                raise UnknownTask(f"got task {task}, expected a number below {len(self.tasks)}")
+            return self.tasks[int(task)]
         if not isinstance(task, str):
-            raise UnknownTask(
-                f"got a task of type {type(task).__name__}, expected a Task or a task id (str)"
+            raise TaskTypeError(
+                f"got a task of type {type(task).__name__}, expected a Task, a task id (str) or the number "
+                "of a task among env.unwrapped.tasks"
             )
         for split in (self.split, *(s for s in SPLITS if s != self.split)):
             tasks = self._all_tasks if split == self.split else self.world.tasks(split)
@@ -192,6 +202,19 @@ class WorldEnv(gym.Env[ObsT, ActT]):
             return self.max_steps
         return None if self.task is None else self.task.params.get("max_steps")
 
+    @property
+    def spec(self) -> Any:
+        """How this env was made (`gymnasium.envs.registration.EnvSpec`), in data that JSON can hold."""
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: Any) -> None:
+        if spec is not None:
+            spec.kwargs = plain_data(spec.kwargs)
+        self._spec = spec
+
+    _spec: Any = None
+
     # -- Gymnasium --------------------------------------------------------------------------------
 
     def reset(
@@ -201,29 +224,59 @@ class WorldEnv(gym.Env[ObsT, ActT]):
 
         Args:
             seed: Seeds the env's generator. Without ``options`` it also decides the task.
-            options: ``{"task": Task | task_id}`` picks the task.
+            options: ``{"task": Task | task_id | number}`` picks the task. Envs with ``starts_anywhere``
+                also take ``state`` (an abstract state to start from) and ``history`` (the (state,
+                action) pairs that led to it).
 
         Returns:
             The first observation and ``info``.
         """
+        options = self._read_options(options)
         super().reset(seed=seed)
-        options = dict(options or {})
-        task = options.pop("task", None)
-        if options:
-            raise ConfigError(f"options: got unknown keys {sorted(options)}, expected only 'task'")
-        if task is not None:
-            self.task = self.lookup_task(task)
-        else:
-            self.task = self.tasks[int(self.np_random.integers(len(self.tasks)))]
-        self._error = None
+        task = options.get("task")
+        if task is None:
+            task = self.tasks[int(self.np_random.integers(len(self.tasks)))]
+        self.task = chosen = task
+        self._failure, self.looking_ahead = None, 0
         rng = self._rng_state()
-        chosen = self.task
-        started = self._guarded(lambda: self._start(chosen))
-        observation = self._blank() if started is None else started
-        self._last = Outcome(observation)
+
+        def start() -> ObsT | Outcome[ObsT]:
+            self.np_random.bit_generator.state = rng  # as an attempt that failed left it otherwise
+            if "state" in options:
+                return self._start_from(chosen, options["state"], options.get("history", ()))
+            return self._start(chosen)
+
+        started = self._guarded(start)
+        if self._failure is not None:
+            started = Outcome(blank(self.observation_space))
+        outcome = started if isinstance(started, Outcome) else Outcome(started)
+        self._seen = ""
+        self._take(outcome, None)  # type: ignore[arg-type]
         if self.branching == "replay":
-            self._log = ReplayLog(rng, (), (observation_digest(observation),))
-        return observation, self._info()
+            self._log = ReplayLog(rng, (), (observation_digest(outcome.observation),))
+        return self.observe()
+
+    def _read_options(self, options: Any) -> dict[str, Any]:
+        if options is not None and not isinstance(options, Mapping):
+            raise ConfigError(
+                f"options: got {options!r}, expected a dict such as {{'task': ...}} or None"
+            )
+        options = dict(options or {})
+        if "tasks" in options:
+            raise ConfigError(
+                "options: 'tasks' gives each env of a dyna_gym.vector.LockstepVectorEnv its own task; for one "
+                "env use 'task'"
+            )
+        allowed = RESET_OPTIONS if self.starts_anywhere else RESET_OPTIONS[:1]
+        unknown = sorted(str(k) for k in options.keys() - set(allowed))
+        if unknown:
+            expected = ", ".join(map(repr, allowed))
+            raise ConfigError(f"options: got unknown keys {unknown}, expected only {expected}")
+        if options.get("task") is not None:
+            options["task"] = self.lookup_task(options["task"])
+        elif "state" in options or "history" in options:
+            raise ConfigError("options: 'state' and 'history' need the 'task' that they are of")
+        return options
 
     def step(self, action: ActT) -> tuple[ObsT, float, bool, bool, dict[str, Any]]:
         """Take one action; see the class for ``info`` and for what failing machinery does.
@@ -237,59 +290,114 @@ class WorldEnv(gym.Env[ObsT, ActT]):
             raise gym.error.ResetNeeded(
                 "the episode has terminated: call env.reset() before step()"
             )
-        outcome = None
-        if self._error is None:
-            outcome = self._guarded(lambda: self._apply(action))
-        if outcome is None:  # the machinery failed, now or at reset
-            self._last = self._last._replace(reward=0.0, invalid_reason=None)
-            return self._last.observation, 0.0, False, True, self._info()
+        if self._failure is None:
+            outcome = self._guarded(lambda: self._apply(action), repeatable=False)
+            if outcome is not None:
+                self._take(outcome, action)
+                if self._log is not None:
+                    digest = observation_digest(outcome.observation)
+                    self._log = self._log._replace(
+                        actions=(*self._log.actions, action), digests=(*self._log.digests, digest)
+                    )
+        if self._failure is not None:  # now or earlier, while the episode goes on or as it ended
+            self._last = self._last._replace(reward=0.0, terminated=False, invalid_reason=None)
+            observation, info = self.observe()
+            return observation, 0.0, False, True, info
+        last = self._last
+        observation, info = self.observe()
+        return observation, float(last.reward), last.terminated, last.truncated, info
+
+    def _take(self, outcome: Outcome[ObsT], action: ActT | None) -> None:
+        """Make an outcome the present one."""
         self._last = outcome
-        if self._log is not None:
-            digest = observation_digest(outcome.observation)
-            self._log = self._log._replace(
-                actions=(*self._log.actions, action), digests=(*self._log.digests, digest)
-            )
-        return outcome.observation, float(outcome.reward), outcome.terminated, False, self._info()
+        if self._failure is not None:
+            self._listed = None
+            return
+        observation = outcome.observation
+        if self.observes_state:
+            self._seen = str(observation)
+        else:
+            self._seen = self.world.abstract(self._seen or None, action, observation)
+        if outcome.terminated:
+            self._listed = ()
+        else:
+            self._listed = self._guarded(self._admissible)
 
     def observe(self) -> tuple[ObsT, dict[str, Any]]:
-        """The present observation and ``info``, without acting."""
+        """The present observation and ``info``, without acting. The caller may change both."""
         if self._last is None:
             raise gym.error.ResetNeeded("observe() before reset(): call env.reset() first")
-        return self._last.observation, self._info()
+        return copied(self._last.observation), self._info()
 
     def _info(self) -> dict[str, Any]:
-        assert self._last is not None
+        last = self._last
+        assert last is not None
         info: dict[str, Any] = {
+            **copied(dict(last.extras)),
             "task": self.task,
-            "admissible_actions": None if self._error else self._admissible(),
-            "invalid_reason": self._last.invalid_reason,
-            "success": bool(self._last.success),
-            "score": float(self._last.score),
+            "state": self._seen,
+            "admissible_actions": None if self._failure else self._listed,
+            "invalid_reason": last.invalid_reason,
+            "success": bool(last.success),
+            "score": float(last.score),
         }
-        if self._error is not None:
-            info["error"] = self._error
+        if self.picture is not None:
+            info["image"] = last.observation[self.picture].copy()  # type: ignore[index]
+        if self._failure is not None:
+            info["error"], info["error_code"] = self._failure
         return info
 
-    def _blank(self) -> ObsT:
-        """An observation that stands in where the machinery gave none."""
-        space = self.observation_space
-        return "" if space.contains("") else space.sample()  # type: ignore[return-value]
+    # -- machinery --------------------------------------------------------------------------------
 
-    def _guarded(self, call: Callable[[], T]) -> T | None:
-        """Run a hook of the world, again if the machinery fails; None once it is given up."""
+    def finalize(self) -> Judgement | None:
+        """Judge the episode now, for worlds that are judged at the end; called by `TaskTimeLimit`.
+
+        Returns:
+            The judgement, which ``info`` then has, too; None where there is nothing to judge: in a branch,
+            after a failure, and in worlds that judge as they go. A judge that fails is a failure of the
+            machinery: ``info["error"]`` says so.
+        """
+        if self._last is None or self.looking_ahead or self._failure is not None:
+            return None
+        judgement = self._guarded(self._finalize)
+        if judgement is not None:
+            self._last = self._last._replace(
+                success=judgement.success,
+                score=judgement.score,
+                extras={**self._last.extras, **judgement.extras},
+            )
+        return judgement
+
+    def give_up(self, message: str, code: str = "machinery") -> None:
+        """The machinery has failed: from the next step on the episode is truncated with ``info["error"]``."""
+        self._failure = (message, code)
+
+    def _guarded(self, call: Callable[[], T], *, repeatable: bool = True) -> T | None:
+        """Run a hook of the world, again if the machinery fails and that does no harm.
+
+        Returns:
+            What the hook returned; None if it was given up, and then ``_failure`` says why.
+        """
         for attempt in range(self.retries + 1):
             try:
                 return call()
             except MachineryError as error:
-                if attempt == self.retries:
-                    self._error = f"{type(error).__name__}: {error}"
+                if attempt == self.retries or not (repeatable or error.retry):
+                    self.give_up(f"{type(error).__name__}: {error}", error.code)
+                    return None
+                time.sleep(self.backoff_s * 2**attempt)
         return None
 
     # -- copying ----------------------------------------------------------------------------------
 
     def fingerprint(self) -> str:
         """Equal for two envs exactly when a snapshot of one means the same in the other."""
-        config = {"class": type(self).__qualname__, "world": self.world.name, **self._config()}
+        config = {
+            "class": type(self).__qualname__,
+            "world": self.world.name,
+            "max_steps": self.max_steps,
+            **self._config(),
+        }
         return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:16]
 
     def clone_state(self) -> Snapshot:
@@ -305,12 +413,11 @@ class WorldEnv(gym.Env[ObsT, ActT]):
                 f"{type(self).__name__} cannot be branched: its actions have effects outside the env"
             )
         state = self._log if self.branching == "replay" else self._get_state()
-        return Snapshot(
-            self.fingerprint(), self.task, state, self._rng_state(), (self._last, self._error)
-        )
+        status = (self._last, self._seen, self._listed, self._failure)
+        return Snapshot(self.fingerprint(), self.task, state, self._rng_state(), status)
 
     def restore_state(self, snapshot: Snapshot) -> None:
-        """Go on from ``snapshot``.
+        """Go on from ``snapshot``. If the machinery fails at that, the next step says so.
 
         Raises:
             StateMismatch: The snapshot is of another world or configuration.
@@ -325,23 +432,26 @@ class WorldEnv(gym.Env[ObsT, ActT]):
                 f"the snapshot has fingerprint {snapshot.fingerprint}, this env {self.fingerprint()}: "
                 "make both envs with the same id and settings"
             )
-        self.task = snapshot.task
-        failure = None
-        if self.branching == "replay":
-            if self._guarded(lambda: self._replay(snapshot.state)) is None:
-                failure = self._error  # the next step says so
-        else:
-            self._set_state(snapshot.state)
-        self.np_random.bit_generator.state = snapshot.rng
-        self._last, self._error = snapshot.status
-        self._error = failure or self._error
+        self.task, self._failure = snapshot.task, None
+        try:
+            if self.branching == "replay":
+                self._guarded(lambda: self._replay(snapshot.state))
+            else:
+                self._guarded(lambda: self._set_state(snapshot.state))
+        finally:
+            failure = self._failure
+            self.np_random.bit_generator.state = snapshot.rng
+            self._last, self._seen, self._listed, self._failure = snapshot.status
+            self._failure = failure or self._failure
 
-    def _replay(self, log: ReplayLog) -> bool:
+    def _replay(self, log: ReplayLog) -> None:
         assert self.task is not None
         self.np_random.bit_generator.state = log.rng
-        observation = self._start(self.task)
+        started = self._start(self.task)
+        observation: Any = started.observation if isinstance(started, Outcome) else started
         for i, digest in enumerate(log.digests):
             if observation_digest(observation) != digest:
+                self.give_up("the world is not where it was: its replay has diverged", "diverged")
                 raise ReplayDiverged(
                     f"task {self.task.id}: observation {i} of {len(log.actions)} differs from the "
                     "recorded one; the world is not deterministic and cannot be branched"
@@ -349,12 +459,10 @@ class WorldEnv(gym.Env[ObsT, ActT]):
             if i < len(log.actions):
                 observation = self._apply(log.actions[i]).observation
         self._log = log
-        return True
 
     def _rng_state(self) -> dict[str, Any]:
         # A copy: NumPy builds the dict anew at each access, but its arrays may be shared.
-        state: dict[str, Any] = dict(self.np_random.bit_generator.state)
-        return {k: dict(v) if isinstance(v, dict) else v for k, v in state.items()}
+        return copied(dict(self.np_random.bit_generator.state))  # type: ignore[no-any-return]
 
     def close(self) -> None:
         """Release the second instance that a replay world uses for branches, if there is one."""
@@ -366,8 +474,39 @@ class WorldEnv(gym.Env[ObsT, ActT]):
 
 def observation_digest(observation: Any) -> str:
     """A short hash of an observation, equal in every process."""
-    if isinstance(observation, np.ndarray):
-        data = observation.tobytes() + str(observation.shape).encode()
+    digest = hashlib.sha256()
+    _feed(digest, observation)
+    return digest.hexdigest()[:16]
+
+
+def _feed(digest: Any, value: Any) -> None:
+    if isinstance(value, np.ndarray):
+        digest.update(f"{value.dtype}{value.shape}".encode())
+        digest.update(np.ascontiguousarray(value).tobytes())
+    elif isinstance(value, Mapping):
+        for key in sorted(value, key=str):
+            digest.update(repr(key).encode())
+            _feed(digest, value[key])
+    elif isinstance(value, (list, tuple)):
+        digest.update(b"[")
+        for item in value:
+            _feed(digest, item)
+        digest.update(b"]")
     else:
-        data = repr(observation).encode("utf-8", "surrogatepass")
-    return hashlib.sha256(data).hexdigest()[:16]
+        digest.update(repr(value).encode("utf-8", "surrogatepass"))
+
+
+def _whole(name: str, value: Any, least: int, also: str = "") -> int:
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or value < least:
+        raise ConfigError(f"{name}: got {value!r}, expected a whole number >= {least}{also}")
+    return int(value)
+
+
+def _listed(tasks: Any) -> Sequence[Any]:
+    if isinstance(tasks, (str, bytes, Task, Mapping)) or not hasattr(tasks, "__iter__"):
+        raise ConfigError(
+            f"tasks: got {tasks!r}, expected a list of task ids, of numbers of tasks or of Tasks "
+            "(for one task a list of one)"
+        )
+    return list(tasks)

@@ -28,6 +28,10 @@ class UnknownTask(DynaGymError, KeyError):
         return str(self.args[0]) if self.args else ""
 
 
+class TaskTypeError(DynaGymError, TypeError):
+    """``options={"task": ...}`` or ``tasks=`` is given something that cannot name a task."""
+
+
 class StateMismatch(DynaGymError, ValueError):
     """A snapshot was restored in an env of another kind or configuration."""
 
@@ -36,16 +40,29 @@ class BranchError(DynaGymError, TypeError):
     """A layer of the stack cannot be branched: stepping ahead below it would leave traces."""
 
 
-class ReplayDiverged(DynaGymError, RuntimeError):
-    """Re-running the recorded actions did not show the recorded observations."""
-
-
 class MachineryError(DynaGymError, RuntimeError):
     """A browser, a device or an endpoint failed.
 
-    A world raises this out of its hooks; `WorldEnv.step` retries and then truncates the episode with
-    ``info["error"]``, so that machinery failure is never scored as the agent's failure.
+    A world raises this out of its hooks; `WorldEnv` tries again where that does no harm and then truncates
+    the episode with ``info["error"]``, so that machinery failure is never scored as the agent's failure.
+
+    Args:
+        message: What failed.
+        code: Short kind of the failure, for ``info["error_code"]``: `machinery`, `timeout`, `judge` …
+        retry: Whether nothing has happened in the world yet, so that the same action may be taken again.
+            Asked for actions only; starting, judging and listing actions are repeatable anyway.
     """
+
+    def __init__(self, message: str, *, code: str = "machinery", retry: bool = False) -> None:
+        super().__init__(message)
+        self.code, self.retry = code, retry
+
+
+class ReplayDiverged(MachineryError):
+    """Re-running the recorded actions did not show the recorded observations."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code="diverged")
 
 
 class MissingExtra(DynaGymError, ImportError):

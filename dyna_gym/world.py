@@ -6,9 +6,11 @@ class itself. Wrappers, prompts, searches, dreams and trainers ask it; nobody br
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -27,11 +29,22 @@ class ParsedAction(NamedTuple):
     """Reason code (see `dyna_gym.responses.REASONS`); None when fine."""
 
 
+_SHARED: WeakValueDictionary[tuple[type, str], World] = WeakValueDictionary()
+
+
+def _shared(cls: type[World], settings: dict[str, Any]) -> World:
+    return cls.shared(**settings)
+
+
 class World(ABC):
     """Rules and texts of one world, shared by its real env and its dream.
 
     A *state* here is always the abstract state: a short text that holds nothing that the agent could
-    not know.
+    not know. `WorldEnv` keeps it and shows it as ``info["state"]``; an observation may be something else.
+
+    A world never changes after it was made, so that envs, copies of envs and processes can share it. Envs
+    get theirs from `shared`: equal settings give the same object, which is copied and pickled by
+    reference, however large its data.
     """
 
     name: str
@@ -40,6 +53,39 @@ class World(ABC):
     """The rules in plain words, for prompts."""
     action_help: str
     """The action grammar in plain words, for prompts."""
+    reasons: Mapping[str, str] = {}
+    """Codes of ``info["invalid_reason"]`` that this world has besides those of
+    `dyna_gym.responses.REASONS`, and what they mean."""
+
+    @classmethod
+    def shared(cls, **settings: Any) -> Self:
+        """The world of these settings; the one that is there already, if one is.
+
+        Args:
+            settings: Arguments of the constructor, by name.
+        """
+        key = (cls, cls.settings_key(settings))
+        world = _SHARED.get(key)
+        if world is None:
+            world = cls(**settings)
+            world._made_by = (cls, settings)
+            _SHARED[key] = world
+        return cast(Self, world)
+
+    @classmethod
+    def settings_key(cls, settings: Mapping[str, Any]) -> str:
+        """Equal for settings that mean the same world. Worlds made of files add what tells their versions."""
+        return json.dumps(settings, sort_keys=True, default=repr)
+
+    _made_by: tuple[type[World], dict[str, Any]] | None = None
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self  # it never changes
+
+    def __reduce__(self) -> Any:
+        if self._made_by is None:
+            return super().__reduce__()
+        return (_shared, self._made_by)
 
     @abstractmethod
     def tasks(self, split: str) -> Sequence[Task]:
@@ -47,7 +93,10 @@ class World(ABC):
 
     @abstractmethod
     def initial_abstract(self, task: Task) -> str:
-        """The state in which an episode of the task starts."""
+        """The state in which an episode of the task starts, known without the world.
+
+        A dream starts here. Of a nondeterministic world it is a state like those that episodes start in.
+        """
 
     @abstractmethod
     def parse_action(self, text: str) -> ParsedAction:
@@ -64,8 +113,18 @@ class World(ABC):
             raise NotImplementedError(f"{type(self).__name__} must override candidates()")
         return actions
 
-    def abstract(self, previous: str | None, action: str | None, observation: str) -> str:
-        """The state after ``action`` led from ``previous`` to ``observation``; default: the observation."""
+    def abstract(self, previous: str | None, action: Any, observation: Any) -> str:
+        """The state after ``action`` led from ``previous`` to ``observation``; default: the observation.
+
+        Args:
+            previous: The state before; None at the start.
+            action: What was written, as it was written; None at the start.
+            observation: What the env then observed.
+        """
+        if not isinstance(observation, str):
+            raise NotImplementedError(
+                f"{type(self).__name__} must override abstract(): its observations are no texts"
+            )
         return observation
 
     def digest(self, state: str) -> str:
