@@ -381,6 +381,8 @@ class WorldEnv(gym.Env[ObsT, ActT]):
         for attempt in range(self.retries + 1):
             try:
                 return call()
+            except ReplayDiverged:
+                raise
             except MachineryError as error:
                 if attempt == self.retries or not (repeatable or error.retry):
                     self.give_up(f"{type(error).__name__}: {error}", error.code)
@@ -462,7 +464,7 @@ class WorldEnv(gym.Env[ObsT, ActT]):
 
     def _rng_state(self) -> dict[str, Any]:
         # A copy: NumPy builds the dict anew at each access, but its arrays may be shared.
-        return copied(dict(self.np_random.bit_generator.state))  # type: ignore[no-any-return]
+        return copied(dict(self.np_random.bit_generator.state))
 
     def close(self) -> None:
         """Release the second instance that a replay world uses for branches, if there is one."""

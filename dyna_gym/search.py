@@ -99,7 +99,7 @@ def resim(
     rollouts = walk(envs, observed, proposer, breadth, depth, trees)
     tasks = [info["task"] for _, info in observed]
     starts = [
-        env.unwrapped.world.digest(str(info["observation"]))  # type: ignore[attr-defined]
+        env.unwrapped.world.digest(info["state"])  # type: ignore[attr-defined]
         for env, (_, info) in zip(envs, observed, strict=True)
     ]
     _judge(trees, rollouts, tasks, starts, value)
@@ -190,12 +190,12 @@ def _walk_plans(
 def _take(env: Env, action: str, rollout: Rollout, tree: SearchTree) -> None:
     """One step of a rollout: a response into an agent env, or a world action below it."""
     world = env.unwrapped.world  # type: ignore[attr-defined]
-    state, _, terminated, truncated, info = env.step(action)
+    _, _, terminated, truncated, info = env.step(action)
     tree.env_steps += 1
     if info.get("error"):
         tree.error = info["error"]
         return
-    rollout.end = str(info.get("observation", state))
+    rollout.end = info["state"]
     rollout.success, rollout.done = bool(info["success"]), terminated or truncated
     named = info["action"] if "action" in info else world.parse_action(action).action
     if named is not None:  # a response without an action is no course of action

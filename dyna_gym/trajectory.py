@@ -1,6 +1,6 @@
 """Trajectories: the one format that collectors, buffers, SFT sets, trainers and reports read.
 
-On disk a JSONL file, one episode a line.
+On disk a JSONL file, one episode a line; pictures are PNG files in a folder beside it.
 """
 
 from __future__ import annotations
@@ -8,11 +8,15 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from dyna_gym.files import append_line, read_lines
+from dyna_gym.images import ImageFolder, data_url, from_data_url
 from dyna_gym.responses import Response
 from dyna_gym.task import Task
 
@@ -46,6 +50,8 @@ class Transition:
     """Env steps that were taken in branches for this step."""
     sim_score: float | None = None
     """Simulation score of the response that was produced without futures; None if not measured."""
+    image: np.ndarray | None = field(default=None, compare=False)
+    """What the agent was shown beside the prompt: uint8 [height, width, 3]; None in worlds of text."""
 
     @property
     def refine_prompt(self) -> str | None:
@@ -91,19 +97,33 @@ class Trajectory:
         """Env steps taken in branches."""
         return sum(t.lookahead_steps for t in self.transitions)
 
-    def to_json(self) -> str:
-        """One line of JSON."""
-        data = asdict(self)
+    def to_json(self, save_image: Callable[[np.ndarray], str] = data_url) -> str:
+        """One line of JSON.
+
+        Args:
+            save_image: Puts a picture somewhere and names it; by default it is in the line itself.
+        """
+        data = asdict(replace(self, transitions=[replace(t, image=None) for t in self.transitions]))
         data["task"] = json.loads(self.task.to_json())
+        for row, transition in zip(data["transitions"], self.transitions, strict=True):
+            if transition.image is None:
+                del row["image"]
+            else:
+                row["image"] = save_image(transition.image)
         line = json.dumps(data, ensure_ascii=False, default=str)
         if line.isascii() or not _SURROGATE.search(line):
             return line
         return json.dumps(data, default=str)  # what a model writes need not be valid Unicode
 
     @classmethod
-    def from_json(cls, line: str) -> Trajectory:
-        """Inverse of `to_json`."""
+    def from_json(
+        cls, line: str, load_image: Callable[[str], np.ndarray] = from_data_url
+    ) -> Trajectory:
+        """Inverse of `to_json`; ``load_image`` that of its ``save_image``."""
         data = json.loads(line)
+        for row in data["transitions"]:
+            if "image" in row:
+                row["image"] = load_image(row["image"])
         data["task"] = Task(**data["task"])
         data["transitions"] = [_transition(t) for t in data["transitions"]]
         return cls(**data)
@@ -130,16 +150,20 @@ def write_trajectories(path: str | os.PathLike[str], trajectories: Iterable[Traj
     partial = target.with_name(target.name + ".part")
     with partial.open("w", encoding="utf-8") as file:
         for trajectory in trajectories:
-            file.write(trajectory.to_json() + "\n")
+            file.write(trajectory.to_json(ImageFolder(target).save) + "\n")
     os.replace(partial, target)
+
+
+def append_trajectory(path: str | os.PathLike[str], trajectory: Trajectory) -> None:
+    """Append an episode to a JSONL file; a crash loses at most this one."""
+    append_line(path, trajectory.to_json(ImageFolder(Path(path)).save))
 
 
 def read_trajectories(path: str | os.PathLike[str]) -> Iterator[Trajectory]:
     """Read a JSONL file; a last line that was cut off by a crash is left out."""
-    with Path(path).open(encoding="utf-8") as file:
-        for line in file:
-            if line.endswith("\n"):
-                yield Trajectory.from_json(line)
+    images = ImageFolder(Path(path))
+    for line in read_lines(path):
+        yield Trajectory.from_json(line, images.load)
 
 
 def to_records(trajectories: Iterable[Trajectory]) -> list[dict[str, Any]]:

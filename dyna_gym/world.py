@@ -75,7 +75,10 @@ class World(ABC):
     @classmethod
     def settings_key(cls, settings: Mapping[str, Any]) -> str:
         """Equal for settings that mean the same world. Worlds made of files add what tells their versions."""
-        return json.dumps(settings, sort_keys=True, default=repr)
+        try:
+            return json.dumps(settings, sort_keys=True, default=repr)
+        except (TypeError, ValueError):  # keys that JSON has not
+            return repr(settings)
 
     _made_by: tuple[type[World], dict[str, Any]] | None = None
 

@@ -10,10 +10,11 @@ from typing import Any
 import gymnasium as gym
 
 from dyna_gym.env import Outcome
+from dyna_gym.registration import register_world
 from dyna_gym.spaces import UnicodeText
 from dyna_gym.task import Task
 from dyna_gym.world import ParsedAction
-from tests.worlds import ACTIONS, CounterEnv, CounterWorld, NoisyEnv, register
+from tests.worlds import ACTIONS, CounterEnv, CounterWorld, NoisyEnv
 
 
 class IgnoresSeed(CounterEnv):  # COMPLAINTS 14
@@ -145,4 +146,4 @@ class NoInfo(CounterEnv):
 
 for _name, _env in list(globals().items()):
     if isinstance(_env, type) and issubclass(_env, CounterEnv) and _env.__module__ == __name__:
-        register(f"DynaBroken-{_name}-v0", f"tests.broken:{_name}")
+        register_world(f"DynaBroken-{_name}-v0", f"tests.broken:{_name}")

@@ -41,7 +41,8 @@ def test_tasks_of_other_splits_and_own_tasks_can_be_picked(make: Make) -> None:
     [
         ("counter/train/99", "ids look like 'counter/train/0'"),
         (Task("x", "", "train", "sokoban"), "of world 'sokoban', expected one of 'counter'"),
-        (7, "of type int, expected a Task or a task id"),
+        (12, "got task 12, expected a number below 12"),
+        (-1, "got task -1, expected a number below 12"),
     ],
 )
 def test_unknown_tasks_are_told_and_change_nothing(make: Make, task: Any, told: str) -> None:
@@ -51,6 +52,19 @@ def test_unknown_tasks_are_told_and_change_nothing(make: Make, task: Any, told: 
         env.reset(options={"task": task})
     assert not str(caught.value).startswith(("'", '"'))
     assert env.unwrapped.task == info["task"]
+
+
+@pytest.mark.parametrize("task", [5, np.int64(5), "counter/train/5"])
+def test_a_task_is_picked_by_number_or_id(make: Make, task: Any) -> None:
+    assert make("Counter").reset(options={"task": task})[1]["task"].id == "counter/train/5"
+
+
+@pytest.mark.parametrize("task", [True, 5.0, b"x", ["counter/train/0"], np.array([1, 2])])
+def test_a_task_of_a_wrong_type_is_a_type_error(make: Make, task: Any) -> None:
+    env = make("Counter")
+    env.reset(seed=0)
+    with pytest.raises(TypeError, match="expected a Task, a task id"):
+        env.reset(options={"task": task})
 
 
 def test_unknown_options_are_told(make: Make) -> None:
@@ -135,7 +149,14 @@ def test_bad_actions_change_nothing_count_and_say_why(make: Make) -> None:
 
 def test_info_at_reset(make: Make) -> None:
     _, info = make("Counter").reset(seed=0)
-    assert info.keys() == {"task", "admissible_actions", "invalid_reason", "success", "score"}
+    assert info.keys() == {
+        "task",
+        "state",
+        "admissible_actions",
+        "invalid_reason",
+        "success",
+        "score",
+    }
     assert info["admissible_actions"] == ("inc", "dec", "wait")
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium as gym
-from gymnasium.envs.registration import WrapperSpec
 
 from dyna_gym.env import Judgement, Outcome, WorldEnv
 from dyna_gym.errors import MachineryError
+from dyna_gym.registration import register_world
 from dyna_gym.spaces import UnicodeText
 from dyna_gym.task import Task
 from dyna_gym.world import Oracle, ParsedAction, World
@@ -194,7 +194,7 @@ class JudgedEnv(CounterEnv):
     def _outcome(self, reason: str | None) -> Outcome[str]:
         return Outcome(self._text(), invalid_reason=reason)
 
-    def finalize(self) -> Judgement | None:
+    def _finalize(self) -> Judgement | None:
         assert self.task is not None
         solved = self.n == self.task.params["goal"]
         return Judgement(5.0 * solved, solved, 1.0 if solved else 0.25)
@@ -205,13 +205,14 @@ class FlakyEnv(CounterEnv):
 
     def __init__(self, *, fail_at: Sequence[int] = (), **settings: Any) -> None:
         super().__init__(**settings)
+        self.backoff_s = 0.0
         self.fail_at = frozenset(fail_at)
         self.calls = 0
 
     def _work(self) -> None:
         self.calls += 1
         if self.calls - 1 in self.fail_at:
-            raise MachineryError(f"call {self.calls - 1} failed")
+            raise MachineryError(f"call {self.calls - 1} failed", retry=True)
 
     def _start(self, task: Task) -> str:
         self._work()
@@ -222,14 +223,5 @@ class FlakyEnv(CounterEnv):
         return super()._apply(action)
 
 
-def register(name: str, entry_point: str) -> None:
-    """Register a test env with TaskTimeLimit, once."""
-    if name not in gym.registry:
-        limit = WrapperSpec(
-            "TaskTimeLimit", "dyna_gym.wrappers.time_limit:TaskTimeLimit", {"default": None}
-        )
-        gym.register(name, entry_point=entry_point, additional_wrappers=(limit,))
-
-
 for _name in ("Counter", "Noisy", "Replay", "Drifting", "Posting", "Judged", "Flaky"):
-    register(f"DynaTest-{_name}-v0", f"tests.worlds:{_name}Env")
+    register_world(f"DynaTest-{_name}-v0", f"tests.worlds:{_name}Env")

@@ -204,7 +204,9 @@ def _data(
     path = run.path / f"resim-{number}.jsonl"
     seeds = np.random.SeedSequence([args.seed, number]).spawn(4)
     rng = np.random.default_rng(seeds[0])
-    random = RandomPolicy(int(seeds[1].generate_state(1)[0]), args.search.depth, vary=True)
+    random = RandomPolicy(
+        int(seeds[1].generate_state(1)[0]), args.search.depth, vary=True, world=world
+    )
     proposer: Policy = random
     own = min(args.policy_breadth, args.search.breadth)
     if (number > 0 or args.policy) and own:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 
 from dyna_gym.env import WorldEnv
 from dyna_gym.errors import ConfigError
@@ -21,8 +22,13 @@ class LayerWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
     _changing: tuple[str, ...] = ()
 
     def __init__(self, env: gym.Env[Any, Any], **recorded: Any) -> None:
+        if not isinstance(env, gym.Env):
+            raise ConfigError(
+                f"{type(self).__name__}: got the env {env!r}, expected a Gymnasium env"
+            )
         gym.utils.RecordConstructorArgs.__init__(self, **recorded)
         gym.Wrapper.__init__(self, env)
+        _ = self.world_env  # says now what would otherwise fail at the first step
 
     @property
     def world_env(self) -> WorldEnv[Any, Any]:
@@ -56,6 +62,7 @@ def whole_number(name: str, value: Any, least: int) -> int:
     Raises:
         ConfigError: It is not, or it is less than ``least``.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or value < least:
         raise ConfigError(f"{name}: got {value!r}, expected a whole number >= {least}")
-    return value
+    return int(value)

@@ -16,6 +16,7 @@ class DiscreteActions(LayerWrapper):
 
     For RL libraries that want `gymnasium.spaces.Discrete`. `action_masks` is what SB3-contrib's
     MaskablePPO asks for. An index beyond the present list is an invalid action, not an error.
+    ``info["action"]`` is the world action that was executed, None if there was none or it was refused.
 
     Args:
         env: An env that takes the world's text actions.
@@ -56,27 +57,34 @@ class DiscreteActions(LayerWrapper):
     ) -> tuple[Any, dict[str, Any]]:
         """Start an episode."""
         observation, info = self.env.reset(seed=seed, options=options)
-        self._list(observation, info)
+        self._list(info)
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take the action of that index."""
+        text = self.passes_on(action)
+        observation, reward, terminated, truncated, info = self.env.step(text)
+        if not text and not info.get("error"):
+            info = {**info, "invalid_reason": "not_admissible"}
+        info = {**info, "action": None if info["invalid_reason"] else text}
+        self._list(info, ended=terminated)
+        return observation, reward, terminated, truncated, info
+
+    def passes_on(self, action: Any) -> str:
+        """The world action that an index stands for now; "" where it stands for none."""
+        # SB3's predict() returns an array of no dimensions.
+        if isinstance(action, np.ndarray) and action.shape == ():
+            action = action[()]
         if not isinstance(action, (int, np.integer)) or isinstance(action, bool):
             raise ConfigError(
                 f"got the action {action!r}, expected an index in {self.action_space}; "
                 "leave DiscreteActions out to act with text"
             )
-        listed = 0 <= action < len(self._actions)
-        observation, reward, terminated, truncated, info = self.env.step(
-            self._actions[int(action)] if listed else ""
-        )
-        if not listed and not info.get("error"):
-            info = {**info, "invalid_reason": "not_admissible"}
-        self._list(observation, info)
-        return observation, reward, terminated, truncated, info
+        return self._actions[int(action)] if 0 <= action < len(self._actions) else ""
 
-    def _list(self, observation: Any, info: dict[str, Any]) -> None:
+    def _list(self, info: dict[str, Any], ended: bool = False) -> None:
         actions = info["admissible_actions"]
         if actions is None:
-            actions = () if info.get("error") else self.world.candidates(str(observation))
+            none = ended or bool(info.get("error"))
+            actions = () if none else self.world.candidates(info["state"])
         self._actions = tuple(actions)[: self._max_actions]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium as gym
+from gymnasium.spaces import Dict, Space
 
+from dyna_gym.env import WorldEnv
 from dyna_gym.errors import ConfigError
 from dyna_gym.prompts import STYLES, aggregate_prompt, plain_prompt, refine_prompt
 from dyna_gym.spaces import UnicodeText
@@ -17,7 +19,8 @@ class PromptWrapper(LayerWrapper):
 
     Sits on a response layer. Below `SimRolloutWrapper`'s refine phase the prompt holds the true
     futures, and ``info["plain_prompt"]`` the prompt without them; below `ReSimSearchWrapper` it holds
-    the search tree.
+    the search tree. Where the world shows pictures, the observation is a dict of ``prompt`` and ``image``,
+    which `dyna_gym.policies.as_messages` turns into one message.
 
     Args:
         env: A response layer.
@@ -39,28 +42,32 @@ class PromptWrapper(LayerWrapper):
         if style not in STYLES:
             raise ConfigError(f"style: got {style!r}, expected one of {', '.join(STYLES)}")
         super().__init__(env, history=history, style=style)
-        self.observation_space = UnicodeText(1_000_000)
+        prompts = UnicodeText(1_000_000)
+        self._picture: Space[Any] | None = _picture_space(self.world_env)
+        self.observation_space = (
+            prompts if self._picture is None else Dict(prompt=prompts, image=self._picture)
+        )
         self._history, self._style = history, style
         self._past: tuple[tuple[str, str], ...] = ()
         self._steps = 0
         self._state = ""
-        self._shown: tuple[str, dict[str, Any]] = ("", {})
+        self._shown: tuple[Any, dict[str, Any]] = ("", {})
 
-    def present(self) -> tuple[str, dict[str, Any]]:
-        """The prompt and ``info`` that were last returned, without acting."""
+    def present(self) -> tuple[Any, dict[str, Any]]:
+        """The observation and ``info`` that were last returned, without acting."""
         prompt, info = self._shown
         return prompt, dict(info)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]:
+    ) -> tuple[Any, dict[str, Any]]:
         """Start an episode with an empty history."""
         _, info = self.env.reset(seed=seed, options=options)
         self._check(info)
-        self._past, self._steps, self._state = (), 0, str(info["observation"])
+        self._past, self._steps, self._state = (), 0, info["state"]
         return self._prompt(info)
 
-    def step(self, action: Any) -> tuple[str, Any, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step and write the next prompt."""
         _, reward, terminated, truncated, info = self.env.step(action)
         if info.get("phase") != "refine":  # a draft is no step of the episode
@@ -68,7 +75,7 @@ class PromptWrapper(LayerWrapper):
             self._past = (*self._past, (self._state, written))[-self._history :]
             self._past = self._past if self._history else ()
             self._steps += 1
-            self._state = str(info["observation"])
+            self._state = info["state"]
         prompt, info = self._prompt(info)
         return prompt, reward, terminated, truncated, info
 
@@ -79,10 +86,18 @@ class PromptWrapper(LayerWrapper):
                 "(ReasoningActionWrapper, SimRolloutWrapper or ReSimSearchWrapper) directly below"
             )
 
-    def _prompt(self, info: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        if info.get("error") and not self._state:  # the machinery failed at reset: nothing to show
-            self._shown = "", {**info, "plain_prompt": ""}
-            return "", dict(self._shown[1])
+    def _prompt(self, info: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        prompt = plain = ""
+        if not info.get("error") or self._state:  # else it failed at reset: nothing to show
+            prompt, plain = self._write(info)
+        shown: Any = prompt
+        if self._picture is not None:
+            shown = {"prompt": prompt, "image": info["image"]}
+        self._shown = shown, {**info, "plain_prompt": plain}
+        return self.present()
+
+    def _write(self, info: dict[str, Any]) -> tuple[str, str]:
+        """The prompt, and the prompt without what a lookahead found."""
         task = info["task"]
         plain = plain_prompt(
             self.world,
@@ -100,5 +115,15 @@ class PromptWrapper(LayerWrapper):
             prompt = aggregate_prompt(
                 self.world, plain, info["search"].shown_as_dicts(), self._style
             )
-        self._shown = prompt, {**info, "plain_prompt": plain}
-        return prompt, dict(self._shown[1])
+        return prompt, plain
+
+
+def _picture_space(env: WorldEnv[Any, Any]) -> Space[Any] | None:
+    if env.picture is None:
+        return None
+    space = env.observation_space
+    if not isinstance(space, Dict) or env.picture not in space.spaces:
+        raise ConfigError(
+            f"{type(env).__name__}.picture: got {env.picture!r}, expected a key of its Dict observation space"
+        )
+    return space.spaces[env.picture]

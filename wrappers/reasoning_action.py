@@ -18,7 +18,7 @@ class ReasoningActionWrapper(LayerWrapper):
 
     A response without a readable action leaves the world unchanged, counts as a step and sets
     ``info["invalid_reason"]``. Adds to ``info``: ``observation`` (what the layer below observes),
-    ``action`` (the world action executed, None if there was none) and ``notes`` (see
+    ``action`` (the world action executed, None if there was none or it was refused) and ``notes`` (see
     `dyna_gym.responses.ParsedResponse`).
 
     Args:
@@ -49,6 +49,10 @@ class ReasoningActionWrapper(LayerWrapper):
         observation, info = self.env.reset(seed=seed, options=options)
         return observation, {**info, "observation": observation, "action": None, "notes": ()}
 
+    def passes_on(self, response: Any) -> str:
+        """The world action that a response leads to."""
+        return parse_response(response).action or ""
+
     def step(self, action: str) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Parse the response and execute its action."""
         return execute_response(self, parse_response(action))
@@ -66,7 +70,7 @@ def execute_response(
     info = {
         **info,
         "observation": observation,
-        "action": layer.world.parse_action(text).action,
+        "action": None if info["invalid_reason"] else layer.world.parse_action(text).action,
         "notes": parsed.notes,
     }
     return observation, reward, terminated, truncated, info

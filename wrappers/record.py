@@ -8,8 +8,9 @@ from typing import Any
 
 import gymnasium as gym
 
+from dyna_gym.policies.base import prompt_of
 from dyna_gym.responses import Response
-from dyna_gym.trajectory import Trajectory, Transition
+from dyna_gym.trajectory import Trajectory, Transition, append_trajectory
 from dyna_gym.wrappers.base import LayerWrapper
 
 
@@ -47,7 +48,7 @@ class RecordTrajectories(LayerWrapper):
         self._episode: Trajectory | None = None
         self._prompt: Any = None
         self._info: dict[str, Any] = {}
-        self._draft: tuple[str, Response] | None = None
+        self._draft: tuple[str, Response] | None = None  # prompt and text
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -66,7 +67,7 @@ class RecordTrajectories(LayerWrapper):
             raise gym.error.ResetNeeded("the episode has ended: call env.reset() before step()")
         observation, reward, terminated, truncated, info = self.env.step(action)
         if info.get("phase") == "refine":
-            self._draft = (str(self._prompt), Response(str(action)))
+            self._draft = (prompt_of(self._prompt)[0], Response(str(action)))
         else:
             self._add(Response(str(action)), float(reward), terminated, truncated, info)
         self._prompt, self._info = observation, info
@@ -86,20 +87,22 @@ class RecordTrajectories(LayerWrapper):
         world = self.world
         plain, draft = self._draft or (None, None)
         before = self._info
+        prompt, _ = prompt_of(self._prompt)
         self._episode.transitions.append(
             Transition(
-                prompt=str(self._prompt),
+                prompt=prompt,
                 response=response,
                 reward=reward,
                 terminated=terminated,
                 truncated=truncated,
-                state=str(before.get("observation", self._prompt)),
-                action=info.get("action", response.text),
+                state=before["state"],
+                action=info["action"] if "action" in info else _executed(response.text, info),
                 invalid_reason=info["invalid_reason"],
                 plain_prompt=plain,
                 draft=draft,
                 futures=tuple((a, world.digest(s)) for a, s in before.get("futures", ())),
                 lookahead_steps=int(before.get("lookahead_steps", 0)),
+                image=before.get("image"),
             )
         )
         if draft is not None:
@@ -110,6 +113,9 @@ class RecordTrajectories(LayerWrapper):
         assert self._episode is not None
         self._episode.success, self._episode.score = info["success"], info["score"]
         self._episode.error = info.get("error")
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(self._episode.to_json() + "\n")
+        append_trajectory(self._path, self._episode)
         self._episode = None
+
+
+def _executed(action: str, info: dict[str, Any]) -> str | None:
+    return None if info["invalid_reason"] else action

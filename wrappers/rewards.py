@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium as gym
 
 from dyna_gym.wrappers.base import LayerWrapper
+from dyna_gym.wrappers.settings import finite_number
 
 
 class OutcomeReward(LayerWrapper):
@@ -38,7 +39,9 @@ class OutcomeReward(LayerWrapper):
         failure: float = 0.0,
     ) -> None:
         super().__init__(env, step=step, success=success, failure=failure)
-        self._step, self._success, self._failure = float(step), float(success), float(failure)
+        self._step = finite_number("step", step)
+        self._success = finite_number("success", success)
+        self._failure = finite_number("failure", failure)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step and replace the reward."""

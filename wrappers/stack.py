@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
@@ -12,9 +13,15 @@ from dyna_gym.wrappers.prompt import PromptWrapper
 from dyna_gym.wrappers.reasoning_action import ReasoningActionWrapper
 from dyna_gym.wrappers.resim_search import ReSimSearchWrapper
 from dyna_gym.wrappers.rewards import OutcomeReward, SuccessReward
+from dyna_gym.wrappers.settings import arguments, check_mapping, check_names, make_world_env
 from dyna_gym.wrappers.sim_rollout import SimRolloutWrapper
 
-RESPONSES = ("plain", "sim_rollout", "resim")
+LAYERS: dict[str, Callable[..., gym.Env[Any, Any]]] = {
+    "plain": ReasoningActionWrapper,
+    "sim_rollout": SimRolloutWrapper,
+    "resim": ReSimSearchWrapper,
+}
+"""The response layers by name."""
 REWARDS = ("outcome", "success", "native")
 
 
@@ -43,6 +50,9 @@ def make_agent_env(
         lookahead: Arguments of the response layer, such as ``{"max_depth": 5}``.
         settings: Arguments of the world, passed to `gymnasium.make`.
 
+    Raises:
+        ConfigError: There is no such id, layer, reward or argument.
+
     Examples:
         >>> import dyna_gym
         >>> env = dyna_gym.make_agent_env("DynaGym-Sokoban-v0", response="sim_rollout")
@@ -52,25 +62,21 @@ def make_agent_env(
         >>> info["phase"], len(info["futures"]), reward
         ('refine', 2, 0.0)
     """
-    if response not in RESPONSES:
-        raise ConfigError(f"response: got {response!r}, expected one of {', '.join(RESPONSES)}")
+    if not isinstance(response, str) or response not in LAYERS:
+        raise ConfigError(f"response: got {response!r}, expected one of {', '.join(LAYERS)}")
     if reward not in REWARDS:
         raise ConfigError(f"reward: got {reward!r}, expected one of {', '.join(REWARDS)}")
-    lookahead = dict(lookahead or {})
+    lookahead = check_mapping("lookahead", lookahead)
     if response == "plain" and lookahead:
         raise ConfigError(
             f"lookahead: got {sorted(lookahead)}, but response='plain' looks at nothing"
         )
-    env: gym.Env[Any, Any] = gym.make(env_id, disable_env_checker=True, **settings)
+    layer = LAYERS[response]
+    check_names("lookahead", lookahead, (arguments(layer) or [])[1:])  # the first is the env
+    env = make_world_env("env_id", env_id, settings, disable_env_checker=True)
     if reward == "outcome":
         env = OutcomeReward(env)
     elif reward == "success":
         env = SuccessReward(env)
     env = AbstractStateWrapper(env)
-    if response == "plain":
-        env = ReasoningActionWrapper(env)
-    elif response == "sim_rollout":
-        env = SimRolloutWrapper(env, **lookahead)
-    else:
-        env = ReSimSearchWrapper(env, **lookahead)
-    return PromptWrapper(env, history=history, style=style)
+    return PromptWrapper(layer(env, **lookahead), history=history, style=style)

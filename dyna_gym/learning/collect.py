@@ -8,10 +8,11 @@ from typing import Any
 import gymnasium as gym
 from tqdm import tqdm
 
+from dyna_gym.batching import prepare
 from dyna_gym.errors import ConfigError
-from dyna_gym.policies.base import Policy, as_messages
+from dyna_gym.policies.base import Policy, as_messages, prompt_of
 from dyna_gym.responses import Response
-from dyna_gym.simulation import can_measure, draft_score, simulation_score
+from dyna_gym.simulation import can_measure, draft_score, simulation_scores
 from dyna_gym.task import Task
 from dyna_gym.trajectory import Trajectory, Transition
 
@@ -23,28 +24,24 @@ class _Slot:
         self.index, self.env = index, env
         self.number = -1
         self.trajectory: Trajectory | None = None
-        self.prompt: Any = None
+        self.shown: Any = None
         self.info: dict[str, Any] = {}
         self.draft: tuple[str, Response] | None = None
 
     def start(self, number: int, task: Task, seed: int) -> None:
         self.number, self.draft = number, None
-        self.prompt, self.info = self.env.reset(seed=seed, options={"task": task})
+        self.shown, self.info = self.env.reset(seed=seed, options={"task": task})
         mode = "resim" if "search" in self.info else "plain"
         if "phase" in self.info:
             mode = "sim_rollout"
         self.trajectory = Trajectory(task, seed=seed, mode=mode, error=self.info.get("error"))
 
-    def advance(self, response: Response, measure: bool) -> bool:
+    def advance(self, response: Response, sim_score: float | None) -> bool:
         """Step the env with the response; whether the episode has ended."""
-        trajectory, before, prompt = self.trajectory, self.info, self.prompt
+        trajectory, before = self.trajectory, self.info
+        prompt, image = prompt_of(self.shown)
         assert trajectory is not None
-        sim_score = None
-        if measure and before.get("phase") == "refine":
-            sim_score = draft_score(self.env, before)
-        elif measure and before.get("phase") is None:
-            sim_score = simulation_score(self.env, response.text)
-        self.prompt, reward, terminated, truncated, self.info = self.env.step(response.text)
+        self.shown, reward, terminated, truncated, self.info = self.env.step(response.text)
         if self.info.get("phase") == "refine" and not (terminated or truncated):
             self.draft = (prompt, response)
             return False
@@ -58,7 +55,7 @@ class _Slot:
                 reward=float(reward),
                 terminated=terminated,
                 truncated=truncated,
-                state=str(before["observation"]),
+                state=before["state"],
                 action=self.info["action"],
                 invalid_reason=self.info["invalid_reason"],
                 plain_prompt=plain,
@@ -66,6 +63,7 @@ class _Slot:
                 futures=tuple((a, world.digest(s)) for a, s in futures),
                 lookahead_steps=int(before.get("lookahead_steps", 0)),
                 sim_score=sim_score,
+                image=image,
             )
         )
         self.draft = None
@@ -124,12 +122,15 @@ def collect(
     live = [slot for slot in slots if next_task(slot)]
     while live:
         responses = policy.act(
-            [as_messages(slot.prompt) for slot in live],
+            [as_messages(slot.shown) for slot in live],
             [{**slot.info, "slot": slot.index} for slot in live],
         )
+        texts = [response.text for response in responses]
+        scores = _measured(live, texts) if measure else [None] * len(live)
+        prepare([slot.env for slot in live], texts)
         still = []
-        for slot, response in zip(live, responses, strict=True):
-            if not slot.advance(response, measure):
+        for slot, response, score in zip(live, responses, scores, strict=True):
+            if not slot.advance(response, score):
                 still.append(slot)
                 continue
             finish(slot)
@@ -138,6 +139,19 @@ def collect(
         live = still
     bar.close()
     return [t for t in done if t is not None]
+
+
+def _measured(slots: Sequence[_Slot], texts: Sequence[str]) -> list[float | None]:
+    """Simulation scores, before the responses are given: of drafts when they are refined."""
+    scores: list[float | None] = [None] * len(slots)
+    plain = [i for i, slot in enumerate(slots) if slot.info.get("phase") is None]
+    found = simulation_scores([slots[i].env for i in plain], [texts[i] for i in plain])
+    for i, score in zip(plain, found, strict=True):
+        scores[i] = score
+    for i, slot in enumerate(slots):
+        if slot.info.get("phase") == "refine":
+            scores[i] = draft_score(slot.env, slot.info)
+    return scores
 
 
 def split_failed(trajectories: Sequence[Trajectory]) -> tuple[list[Trajectory], int]:

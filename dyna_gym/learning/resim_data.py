@@ -10,12 +10,11 @@ import gymnasium as gym
 import numpy as np
 from tqdm import tqdm
 
-from dyna_gym.errors import MachineryError
 from dyna_gym.policies.base import Policy, as_messages
 from dyna_gym.prompts import refine_prompt
 from dyna_gym.responses import Response, format_response, format_simulation, parse_response
 from dyna_gym.search import Rollout, SearchTree, ValueFn, aggregate, resim
-from dyna_gym.simulation import MAX_PLAN, agreement, try_plan
+from dyna_gym.simulation import MAX_PLAN, agreement, try_plans
 from dyna_gym.task import Task
 from dyna_gym.trajectory import Trajectory, Transition
 from dyna_gym.world import World
@@ -113,7 +112,7 @@ def _advance(env: gym.Env[Any, Any], episode: Trajectory, tree: SearchTree, plai
             reward=float(reward),
             terminated=terminated,
             truncated=truncated,
-            state=str(before["observation"]),
+            state=before["state"],
             action=info["action"],
             invalid_reason=info["invalid_reason"],
             lookahead_steps=tree.env_steps,
@@ -193,7 +192,7 @@ def refinement_examples(
             ):
                 _refine(env, episode, prompt, info, draft, tree, value, style)
                 if tree.rollouts and tree.error is None:
-                    plain = Transition(prompt, Response(aggregate(tree)), state=info["observation"])
+                    plain = Transition(prompt, Response(aggregate(tree)), state=info["state"])
                     searched[id(episode)].transitions.append(plain)
                 _, _, terminated, truncated, after = env.step(draft.text)
                 episode.success, episode.error = after["success"], after.get("error")
@@ -223,17 +222,17 @@ def _refine(
     if tree.error is not None or not tree.rollouts:
         return
     world: World = env.unwrapped.world  # type: ignore[attr-defined]
-    try:
-        futures = try_plan(env, plan)
-    except MachineryError:
+    (found,) = try_plans([env], [plan])
+    if found.error is not None:
         return
+    futures = found.futures
     digests = [world.digest(state) for _, state in futures]
     tried = _as_rollout(futures, digests, world, episode.task, value)
     episode.transitions.append(
         Transition(
             prompt=refine_prompt(world, prompt, draft.text, futures, style),
             response=Response(refined_response(tried, tree.rollouts[tree.best])),
-            state=str(info["observation"]),
+            state=info["state"],
             plain_prompt=prompt,
             draft=draft,
             futures=tuple((a, d) for (a, _), d in zip(futures, digests, strict=True)),

@@ -87,7 +87,7 @@ def make_policy(
         ConfigError: There is no such policy.
     """
     if name == "random":
-        return RandomPolicy(seed=seed, plan_length=int(settings.get("plan_length", 1)))
+        return RandomPolicy(seed, int(settings.get("plan_length", 1)), world=world)
     if name == "aggregate":
         return AggregatorPolicy()
     if name == "expert":

@@ -3,23 +3,56 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dyna_gym.errors import ConfigError
 from dyna_gym.responses import Response
 
 if TYPE_CHECKING:
     import torch
 
 Message = dict[str, Any]
-"""``{"role": "system" | "user" | "assistant", "content": str}``; content may carry images later."""
+"""``{"role": "system" | "user" | "assistant", "content": str | list}``.
+
+A content with pictures is a list of parts, as chat templates take them: ``{"type": "image", "image": uint8
+array [height, width, 3]}`` and ``{"type": "text", "text": str}``.
+"""
 
 
 def as_messages(observation: Any) -> list[Message]:
-    """The messages of an agent env's observation: a prompt, or messages already."""
+    """The messages of an agent env's observation: a prompt, a prompt and its picture, or messages already."""
     if isinstance(observation, str):
         return [{"role": "user", "content": observation}]
+    if isinstance(observation, Mapping):
+        parts = [
+            {"type": "image", "image": observation["image"]},
+            {"type": "text", "text": observation["prompt"]},
+        ]
+        return [{"role": "user", "content": parts}]
     return list(observation)
+
+
+def prompt_of(observation: Any) -> tuple[str, Any]:
+    """Text and picture (or None) of an agent env's observation."""
+    if isinstance(observation, Mapping):
+        return observation["prompt"], observation["image"]
+    return str(observation), None
+
+
+def text_only(messages: Sequence[Message], who: str) -> Sequence[Message]:
+    """The messages, for a policy that cannot see.
+
+    Raises:
+        ConfigError: One has a picture, which the policy would not see.
+    """
+    for message in messages:
+        if not isinstance(message["content"], str):
+            raise ConfigError(
+                f"{who} got a message with a picture and reads text only; use a policy that takes images, or "
+                "a world without"
+            )
+    return messages
 
 
 class Policy(ABC):

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from dyna_gym.errors import ConfigError
-from dyna_gym.policies.base import Message
+from dyna_gym.policies.base import Message, text_only
 from dyna_gym.policies.causal import CausalPolicy, saved_settings
 from dyna_gym.policies.vocabulary import build_tokenizer
 from dyna_gym.world import World
@@ -97,7 +97,8 @@ class NanoPolicy(CausalPolicy):
 
     def encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """Tokens of the messages' texts, then of what opens a response."""
-        text = "".join(str(m["content"]) for m in messages) + _PROMPT_END
+        read = text_only(messages, "NanoPolicy")
+        text = "".join(str(m["content"]) for m in read) + _PROMPT_END
         return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def encode_response(self, text: str) -> tuple[int, ...]:

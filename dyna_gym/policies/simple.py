@@ -11,7 +11,7 @@ import numpy as np
 from dyna_gym.errors import ConfigError
 from dyna_gym.policies.base import Message, Policy
 from dyna_gym.responses import Response, format_response
-from dyna_gym.world import Oracle
+from dyna_gym.world import Oracle, World
 
 
 class RandomPolicy(Policy):
@@ -21,11 +21,19 @@ class RandomPolicy(Policy):
         seed: Seed of its generator.
         plan_length: Actions of a plan.
         vary: Draw the length of each plan from 1 to ``plan_length``.
+        world: Whose `World.candidates` are drawn from where the admissible set is unbounded.
     """
 
-    def __init__(self, seed: int = 0, plan_length: int = 1, vary: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int = 0,
+        plan_length: int = 1,
+        vary: bool = False,
+        world: World | None = None,
+    ) -> None:
         self._rng = np.random.default_rng(seed)
         self._plan_length, self._vary = plan_length, vary
+        self._world = world
 
     def seed(self, seed: int) -> None:
         """Start the generator anew."""
@@ -34,11 +42,18 @@ class RandomPolicy(Policy):
     def act(
         self, messages: Sequence[Sequence[Message]], infos: Sequence[dict[str, Any]]
     ) -> list[Response]:
-        """Draw from ``info["admissible_actions"]``."""
+        """Draw from ``info["admissible_actions"]``, or from the world's candidates."""
         return [self._one(info) for info in infos]
 
     def _one(self, info: dict[str, Any]) -> Response:
         actions = info["admissible_actions"]
+        if actions is None and not info.get("error"):
+            if self._world is None:
+                raise ConfigError(
+                    "RandomPolicy: the world's actions are unbounded, so it must know the world: "
+                    "RandomPolicy(world=env.unwrapped.world)"
+                )
+            actions = self._world.candidates(info["state"])
         if not actions:
             return Response("<action></action>")
         length = self._plan_length

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from dyna_gym.errors import ConfigError
-from dyna_gym.policies.base import Message
+from dyna_gym.policies.base import Message, text_only
 from dyna_gym.policies.causal import CausalPolicy, quiet_files, saved_settings
 
 _MAX_NEW_TOKENS = 512
@@ -121,7 +121,9 @@ class TransformersPolicy(CausalPolicy):
 
     def encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """Tokens of the conversation under the chat template, up to where the response begins."""
-        return _tokens(self.tokenizer, _render(self.tokenizer, messages))
+        return _tokens(
+            self.tokenizer, _render(self.tokenizer, text_only(messages, "TransformersPolicy"))
+        )
 
     def encode_response(self, text: str) -> tuple[int, ...]:
         """Tokens of a response, less what the template has opened already, and the end of turn."""

@@ -127,7 +127,14 @@ class SokobanEnv(WorldEnv[str, str]):
         max_steps: int | None = None,
         render_mode: str | None = None,
     ) -> None:
-        world = SokobanWorld(size, boxes, ood_size, ood_boxes, min_moves, levels)
+        world = SokobanWorld.shared(
+            size=size,
+            boxes=boxes,
+            ood_size=ood_size,
+            ood_boxes=ood_boxes,
+            min_moves=min_moves,
+            levels=levels,
+        )
         super().__init__(
             world, split=split, tasks=tasks, max_steps=max_steps, render_mode=render_mode
         )

@@ -90,6 +90,14 @@ class SokobanWorld(World):
         columns = [far_width, *(max(map(len, b.split("\n"))) for b in boards)]
         self.max_rows, self.max_columns = max(rows), max(columns)
 
+    @classmethod
+    def settings_key(cls, settings: Mapping[str, Any]) -> str:
+        """Settings and, of level files, their versions."""
+        levels = settings.get("levels")
+        files = list(levels.values()) if isinstance(levels, Mapping) else [levels]
+        versions = [_version(file) for file in files if isinstance(file, (str, Path))]
+        return super().settings_key({**settings, "versions": versions})
+
     def tasks(self, split: str) -> Sequence[Task]:
         """All tasks of a split: generated rooms, or the levels of the file."""
         if split not in SPLITS:
@@ -208,6 +216,14 @@ def _name(row: int, column: int) -> str:
     # cell_name needs a room; names of cells beyond any one room are made the same way.
     room = Room(row + 1, column + 1, frozenset(), frozenset())
     return cell_name(room, row * (column + 1) + column)
+
+
+def _version(file: str | Path) -> tuple[int, int] | None:
+    try:
+        found = Path(file).stat()
+    except (OSError, ValueError):
+        return None  # reading it tells what is wrong
+    return found.st_mtime_ns, found.st_size
 
 
 def _sides(name: str, size: int | Sequence[int]) -> tuple[int, int]:

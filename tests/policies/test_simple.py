@@ -62,10 +62,11 @@ def test_random_is_seeded() -> None:
     assert plans(policy, 20) == first == plans(RandomPolicy(seed=1), 20)
 
 
-@pytest.mark.parametrize("actions", [None, ()])
-def test_random_without_known_actions_writes_an_empty_action(actions: Any) -> None:
+@pytest.mark.parametrize(
+    "info", [{"admissible_actions": ()}, {"admissible_actions": None, "error": "x"}]
+)
+def test_random_without_known_actions_writes_an_empty_action(info: Any) -> None:
     policy = RandomPolicy()
-    info = {"admissible_actions": actions}
     assert parse_response(policy.act([[]], [info])[0].text).reason == "empty_action"
 
 
