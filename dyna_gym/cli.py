@@ -166,17 +166,13 @@ def _check(args: argparse.Namespace) -> int:
     _require_known(args.id)
     from dataclasses import asdict
 
-    from tqdm import tqdm
-
+    from dyna_gym.progress import Progress, say
     from dyna_gym.testing import CHECKS, CheckResult, run_checks
 
-    # disable=None: no bar where standard error is not a terminal.
-    with tqdm(total=len(CHECKS), desc=args.id, leave=False, disable=None) as bar:
+    with Progress(len(CHECKS), args.id, unit="checks") as bar:
 
         def show(result: CheckResult) -> None:
-            line = json.dumps(asdict(result)) if args.json else _line(result)
-            tqdm.write(line, file=sys.stdout)
-            sys.stdout.flush()
+            say(json.dumps(asdict(result)) if args.json else _line(result))
             bar.update()
 
         results = run_checks(args.id, episodes=args.episodes, on_result=show)

@@ -65,6 +65,10 @@ class ReplayDiverged(MachineryError):
         super().__init__(message, code="diverged")
 
 
+class TrainingDiverged(DynaGymError, ArithmeticError):
+    """Losses, gradients or weights went to NaN or infinity; the last healthy checkpoint is kept."""
+
+
 class MissingExtra(DynaGymError, ImportError):
     """A package of an optional extra is not installed."""
 

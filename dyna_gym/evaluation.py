@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from dyna_gym.errors import ConfigError
+from dyna_gym.files import write_json
 from dyna_gym.learning.collect import collect, split_failed
 from dyna_gym.policies import Policy, make_policy
-from dyna_gym.runs import write_json
 from dyna_gym.task import SPLITS
 from dyna_gym.trajectory import Trajectory, write_trajectories
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
+
+from dyna_gym.errors import MissingExtra
+from dyna_gym.files import read_rows
 
 PANELS = (
     ("charts/success", "success"),
@@ -26,13 +28,12 @@ def plot_curves(runs: Mapping[str, Path], target: Path) -> None:
         runs: Name -> ``metrics.jsonl``.
         target: PNG file to write.
     """
-    from matplotlib.figure import Figure  # no pyplot: it would pick a display
+    try:
+        from matplotlib.figure import Figure  # no pyplot: it would pick a display
+    except ModuleNotFoundError as error:
+        raise MissingExtra("matplotlib", "train", "a picture of the learning curves") from error
 
-    read = {
-        name: [json.loads(line) for line in path.read_text().split("\n")[:-1]]
-        for name, path in runs.items()
-        if path.exists()
-    }
+    read = {name: list(read_rows(path)) for name, path in runs.items() if path.exists()}
     seen = {key for rows in read.values() for row in rows for key in row}
     panels = [(key, title) for key, title in PANELS if key in seen]
     if not panels:

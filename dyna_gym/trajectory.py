@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dyna_gym.files import append_line, read_lines
+from dyna_gym.files import append_line, read_rows, to_json
 from dyna_gym.images import ImageFolder, data_url, from_data_url
 from dyna_gym.responses import Response
 from dyna_gym.task import Task
@@ -110,17 +110,22 @@ class Trajectory:
                 del row["image"]
             else:
                 row["image"] = save_image(transition.image)
-        line = json.dumps(data, ensure_ascii=False, default=str)
+        line = to_json(data, ensure_ascii=False)
         if line.isascii() or not _SURROGATE.search(line):
             return line
-        return json.dumps(data, default=str)  # what a model writes need not be valid Unicode
+        return to_json(data)  # what a model writes need not be valid Unicode
 
     @classmethod
     def from_json(
         cls, line: str, load_image: Callable[[str], np.ndarray] = from_data_url
     ) -> Trajectory:
         """Inverse of `to_json`; ``load_image`` that of its ``save_image``."""
-        data = json.loads(line)
+        return cls._from_dict(json.loads(line), load_image)
+
+    @classmethod
+    def _from_dict(
+        cls, data: dict[str, Any], load_image: Callable[[str], np.ndarray]
+    ) -> Trajectory:
         for row in data["transitions"]:
             if "image" in row:
                 row["image"] = load_image(row["image"])
@@ -162,8 +167,8 @@ def append_trajectory(path: str | os.PathLike[str], trajectory: Trajectory) -> N
 def read_trajectories(path: str | os.PathLike[str]) -> Iterator[Trajectory]:
     """Read a JSONL file; a last line that was cut off by a crash is left out."""
     images = ImageFolder(Path(path))
-    for line in read_lines(path):
-        yield Trajectory.from_json(line, images.load)
+    for row in read_rows(path):
+        yield Trajectory._from_dict(row, images.load)
 
 
 def to_records(trajectories: Iterable[Trajectory]) -> list[dict[str, Any]]:

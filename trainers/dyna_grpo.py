@@ -38,10 +38,10 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from dyna_gym import make_agent_env
 from dyna_gym.errors import ConfigError, DynaGymWarning
+from dyna_gym.launch import check_numbers, json_settings, run_trainer
 from dyna_gym.learning.advantages import group_advantages, refine_advantages
 from dyna_gym.learning.collect import split_failed
 from dyna_gym.learning.optimise import Learner
@@ -59,7 +59,8 @@ from dyna_gym.learning.rl import (
 )
 from dyna_gym.learning.rows import Row, episode_rows, fill_old_logprobs
 from dyna_gym.policies import TrainablePolicy, load_policy
-from dyna_gym.runs import RunFolder, check_counts, json_settings, run_trainer
+from dyna_gym.progress import Progress
+from dyna_gym.runs import RunFolder
 from dyna_gym.trajectory import Trajectory
 
 
@@ -115,33 +116,41 @@ class Args:
 
 def main(args: Args) -> str:
     """Train; returns the folder of the trained policy."""
-    check_counts(
+    check_numbers(
         args,
-        **dict.fromkeys(("tokens", "groups", "minibatch", "epochs", "max_depth"), 1),
-        **dict.fromkeys(("lr", "clip", "kl_coef", "warmup", "gate_tasks", "seed"), 0),
+        counts=("tokens", "groups", "group_size", "minibatch", "epochs", "max_depth"),
+        from_zero=("n_t", "n_pi", "warmup", "gate_tasks", "history", "seed"),
+        positive=("lr", "clip"),
+        not_negative=("kl_coef",),
     )
     if args.group_size % 2 or args.group_size < 4:
         raise ConfigError(f"group_size: got {args.group_size}, expected an even number >= 4")
-    if args.n_t < 0 or args.n_pi < 0 or args.n_t + args.n_pi == 0:
-        raise ConfigError(f"n_t, n_pi: got {args.n_t}, {args.n_pi}, expected >= 0 and not both 0")
-    run = RunFolder(args.run, asdict(args), resume=args.resume)
+    if args.n_t + args.n_pi == 0:
+        raise ConfigError("n_t, n_pi: got 0 and 0, expected one above 0")
+    with RunFolder(
+        args.run, asdict(args), resume=args.resume, growing=("tokens",), contents=("policy",)
+    ) as run:
+        return _train(args, run)
+
+
+def _train(args: Args, run: RunFolder) -> str:
     policy = load_policy(run.checkpoint or args.policy)
     reference = load_policy(args.policy).copy()
     learner = Learner(policy, lr=args.lr, reference=reference)
     counters = Counters()
     if run.checkpoint is not None:
         counters = restore_learner(run.checkpoint, learner)
-        run.rewind(counters.update)
     plain = _make_envs(args, "plain", args.group_size)
     refine = _make_envs(args, "sim_rollout", args.group_size // 2)
     tasks = plain[0].unwrapped.tasks
+    run.begin()
     if counters.update == 0 and args.gate_tasks:
         gate(args, run, policy, plain, refine, draw_tasks(tasks, args.gate_tasks, _rng(args, -1)))
-    bar = tqdm(total=args.tokens, initial=counters.generated_tokens, unit="tok", desc="Dyna-GRPO")
+    done = counters.generated_tokens
+    bar = Progress(args.tokens, "Dyna-GRPO", initial=done, unit="tok", leave=True)
     while counters.generated_tokens < args.tokens:
         rng = _rng(args, counters.update)
         seed = update_seed(args.seed, counters.update)
-        before = counters.generated_tokens
         spent = counters.generated_tokens / args.tokens
         learner.set_lr(learning_rate(args.lr, counters.update, args.warmup, spent))
         chosen = draw_tasks(tasks, args.groups, rng)
@@ -161,8 +170,7 @@ def main(args: Args) -> str:
         )
         run.save_checkpoint(counters.update, lambda path: save_learner(path, learner, counters))
         success, sim = metrics["charts/success"], metrics["charts/sim_score"]
-        bar.set_postfix(success=f"{success:.2f}", sim=f"{sim:.2f}")
-        bar.update(counters.generated_tokens - before)
+        bar.to(counters.generated_tokens, success=success, sim=sim)
     bar.close()
     policy.save(str(run.path / "policy"))
     run.write_summary(vars(counters))

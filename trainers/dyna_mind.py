@@ -3,34 +3,47 @@
 ReSim -> distil -> from that checkpoint, at equal generated tokens, GRPO and Dyna-GRPO side by side.
 Then all are evaluated on rooms that no stage has seen, greedily and at temperature 1. Everything is
 in the run folder: each stage's metrics and checkpoints, ``curves.png``, ``summary.json``. A run
-that was stopped goes on with ``--resume``.
+that was stopped goes on with ``--resume``. With a larger ``--tokens`` a finished one goes on, too:
+stage 1 and its evaluation stay, the runs of stage 2 are extended (their learning rates follow the
+new budget from there on) and evaluated again.
 """
 
 from __future__ import annotations
 
-import json
 import multiprocessing
-import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from tqdm import tqdm
 
 from dyna_gym.evaluation import paired_difference, play, summarise, table
+from dyna_gym.files import read_json, read_rows, write_json
+from dyna_gym.launch import (
+    check_numbers,
+    end_children,
+    json_settings,
+    pool_worker,
+    run_trainer,
+    start_child,
+)
 from dyna_gym.plots import plot_curves
 from dyna_gym.policies import AggregatorPolicy, Policy, RandomPolicy, load_policy
-from dyna_gym.runs import RunFolder, check_counts, json_settings, run_trainer, write_json
+from dyna_gym.progress import Progress, counted, say
+from dyna_gym.runs import RunFolder, folder_digest
 from dyna_gym.trainers import resim
 from dyna_gym.trajectory import read_trajectories, write_trajectories
 
 ENV_ID = "DynaGym-Sokoban-v0"
 ARMS = ("grpo", "dyna_grpo")
+
+Job = tuple["Args", str, str, str, int, float]
+"""One cell of the evaluation: settings, run folder, arm, split, episodes, temperature."""
 
 
 @dataclass
@@ -59,32 +72,35 @@ class Args:
 
 def main(args: Args) -> dict[str, Any]:
     """Run both stages and evaluate; returns the summary that is also written to the run folder."""
-    check_counts(
+    check_numbers(
         args,
-        **dict.fromkeys(("tokens", "eval_id_episodes", "eval_ood_episodes", "processes"), 1),
-        **dict.fromkeys(("lr", "seed"), 0),
+        counts=("tokens", "eval_id_episodes", "eval_ood_episodes", "processes"),
+        from_zero=("seed",),
+        positive=("lr",),
     )
-    started = time.perf_counter()
-    run = RunFolder(args.run, asdict(args), resume=args.resume)
-    summary = run.summary()
-    if summary is None:
-        seconds = {"distill": _timed(lambda: _stage_1(args, run))}
-        seconds |= _stage_2(args, run)
-        plot_curves(
-            {arm: run.path / arm / "metrics.jsonl" for arm in ARMS}, run.path / "curves.png"
-        )
-        summary = _evaluate(args, run, seconds)
-        summary["seconds"] = round(time.perf_counter() - started, 1)
-        run.write_summary(summary)
+    resim.check(args.resim)
+    with RunFolder(
+        args.run,
+        asdict(args),
+        resume=args.resume,
+        free=("processes",),
+        growing=("tokens", "eval_id_episodes", "eval_ood_episodes"),
+        contents=("resim.policy", "resim.value"),
+    ) as run:
+        summary = run.summary()
+        if summary is None:
+            run.begin()
+            _stage_1(args, run)
+            _stage_2(args, run)
+            plot_curves(
+                {arm: run.path / arm / "metrics.jsonl" for arm in ARMS}, run.path / "curves.png"
+            )
+            summary = _evaluate(args, run)
+            summary["seconds"] = run.tick()
+            run.write_summary(summary)
     print(_report(summary))
     print(f"\nrun folder: {run.path}  (summary.json, curves.png, metrics and checkpoints)")
     return summary
-
-
-def _timed(call: Any) -> float:
-    started = time.perf_counter()
-    call()
-    return round(time.perf_counter() - started, 1)
 
 
 def _stage_1(args: Args, run: RunFolder) -> None:
@@ -93,46 +109,45 @@ def _stage_1(args: Args, run: RunFolder) -> None:
     settings = {**asdict(args.resim), "run": str(run.path / "distill"), "seed": args.seed}
     settings["search"] = args.resim.search
     resim.main(resim.Args(**{**settings, "resume": True}))
+    run.tick()
 
 
-def _stage_2(args: Args, run: RunFolder) -> dict[str, float]:
-    """Both trainers as processes of their own, one thread each; their progress is read off their metrics."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    waiting = [(arm, _command(args, run, arm)) for arm in ARMS]
-    running: dict[str, tuple[subprocess.Popen[bytes], float]] = {}
+def _stage_2(args: Args, run: RunFolder) -> None:
+    """The trainers as processes of their own, one thread each; their progress is read off their metrics."""
+    waiting = list(ARMS)
+    running: dict[str, subprocess.Popen[bytes]] = {}
     bars = {
-        arm: tqdm(total=args.tokens, desc=f"{arm:<9}", unit="tok", unit_scale=True, position=i)
+        arm: Progress(args.tokens, f"{arm:<9}", unit="tok", position=i, leave=True)
         for i, arm in enumerate(ARMS)
     }
-    seconds: dict[str, float] = {}
     try:
         while waiting or running:
             while waiting and len(running) < args.processes:
-                arm, command = waiting.pop(0)
-                (run.path / arm).mkdir(exist_ok=True)
-                with (run.path / arm / "log.txt").open("ab") as log:
-                    process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
-                running[arm] = process, time.perf_counter()
+                arm = waiting.pop(0)
+                log = run.path / arm / "log.txt"
+                log.parent.mkdir(exist_ok=True)
+                log.unlink(missing_ok=True)
+                running[arm] = start_child(_command(args, run, arm), log)
             time.sleep(1.0)
-            for arm, (process, since) in list(running.items()):
+            run.tick()
+            for arm, process in list(running.items()):
                 _show(bars[arm], run.path / arm / "metrics.jsonl")
                 if process.poll() is None:
                     continue
-                del running[arm]
-                seconds[arm] = round(time.perf_counter() - since, 1)
-                log_file = run.path / arm / "log.txt"
+                end_children([running.pop(arm)])
+                lines = (run.path / arm / "log.txt").read_text(errors="replace").splitlines()
                 if process.returncode:
+                    end = "\n".join(lines[-15:])
                     raise SystemExit(
-                        f"{arm} failed; the end of {log_file}:\n"
-                        + "\n".join(log_file.read_text(errors="replace").splitlines()[-15:])
+                        f"error: {arm} failed; the end of {run.path / arm / 'log.txt'}:\n{end}"
                     )
-                _tell_warnings(arm, log_file)
+                for line in lines:
+                    if line.startswith("warning: "):
+                        say(f"warning ({arm}): {line.removeprefix('warning: ')}")
     finally:
-        for process, _ in running.values():
-            process.terminate()
+        end_children(running.values())
         for bar in bars.values():
             bar.close()
-    return seconds
 
 
 def _command(args: Args, run: RunFolder, arm: str) -> list[str]:
@@ -149,23 +164,13 @@ def _command(args: Args, run: RunFolder, arm: str) -> list[str]:
     return [sys.executable, "-m", f"dyna_gym.trainers.{arm}", *words, "--resume"]
 
 
-def _show(bar: Any, metrics: Path) -> None:
-    if not metrics.exists():
-        return
-    rows = [json.loads(x) for x in metrics.read_text().split("\n")[:-1] if "charts/success" in x]
-    if rows:
-        bar.set_postfix(success=f"{rows[-1]['charts/success']:.2f}", refresh=False)
-        bar.n = rows[-1]["charts/generated_tokens"]
-        bar.refresh()
+def _show(bar: Progress, metrics: Path) -> None:
+    rows = list(read_rows(metrics)) if metrics.exists() else []
+    if rows and "charts/generated_tokens" in rows[-1]:
+        bar.to(rows[-1]["charts/generated_tokens"], success=rows[-1]["charts/success"])
 
 
-def _tell_warnings(arm: str, log_file: Path) -> None:
-    for line in log_file.read_text(errors="replace").splitlines():
-        if "DynaGymWarning:" in line:
-            tqdm.write(f"warning ({arm}): {line.partition('DynaGymWarning:')[2].strip()}")
-
-
-def _evaluate(args: Args, run: RunFolder, seconds: dict[str, float]) -> dict[str, Any]:
+def _evaluate(args: Args, run: RunFolder) -> dict[str, Any]:
     jobs = []
     for arm in ("random", "resim", "distill", *ARMS):
         for split, episodes in (
@@ -174,20 +179,17 @@ def _evaluate(args: Args, run: RunFolder, seconds: dict[str, float]) -> dict[str
         ):
             for temperature in (1.0, 0.0) if arm not in ("random", "resim") else (1.0,):
                 jobs.append((args, str(run.path), arm, split, episodes, temperature))
-    context = multiprocessing.get_context("spawn")  # torch does not survive a fork
     summary: dict[str, Any] = {}
-    with ProcessPoolExecutor(args.processes, mp_context=context) as pool:
-        results = tqdm(
-            pool.map(_evaluate_one, jobs), total=len(jobs), desc="evaluation", leave=False
-        )
-        for (_, _, arm, split, _, temperature), figures in zip(jobs, results, strict=True):
-            entry = summary.setdefault(arm, {})
-            if temperature == 1.0:
-                entry[split] = figures
-            else:
-                entry[split]["greedy"] = figures
+    results = counted(_in_processes(jobs, args.processes), len(jobs), "evaluation", "cells")
+    for (_, _, arm, split, _, temperature), figures in zip(jobs, results, strict=True):
+        entry = summary.setdefault(arm, {})
+        if temperature == 1.0:
+            entry[split] = figures
+        else:
+            entry[split]["greedy"] = figures
     for arm in ("distill", *ARMS):
-        summary[arm]["training"] = {"seconds": seconds.get(arm), **_cost(run, arm)}
+        seconds = read_json(run.path / arm / "clock.json")
+        summary[arm]["training"] = {**seconds, **_cost(run, arm)}
     summary["differences"] = {
         f"{b} - {a}": paired_difference(
             list(read_trajectories(_episodes_file(run.path, a, "eval_id", 1.0))),
@@ -200,9 +202,23 @@ def _evaluate(args: Args, run: RunFolder, seconds: dict[str, float]) -> dict[str
     return summary
 
 
+def _in_processes(jobs: list[Job], processes: int) -> Iterator[dict[str, Any]]:
+    """Figures of each job, in order; whatever ends this process ends the workers."""
+    context = multiprocessing.get_context("spawn")  # torch does not survive a fork
+    pool = ProcessPoolExecutor(processes, context, initializer=pool_worker)
+    try:
+        yield from pool.map(_evaluate_one, jobs)
+    except BaseException:
+        for worker in multiprocessing.active_children():
+            worker.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
 def _cost(run: RunFolder, arm: str) -> dict[str, Any]:
     path = run.path / arm / "summary.json"
-    told = json.loads(path.read_text())
+    told = read_json(path)
     if arm != "distill":
         return {k: told[k] for k in ("generated_tokens", "env_steps", "lookahead_steps")}
     keys = ("env_steps", "lookahead_steps")
@@ -213,14 +229,18 @@ def _episodes_file(run: Path, arm: str, split: str, temperature: float) -> Path:
     return run / "evaluation" / f"{arm}-{split}-T{temperature:g}.jsonl"
 
 
-def _evaluate_one(job: tuple[Args, str, str, str, int, float]) -> dict[str, Any]:
+def _evaluate_one(job: Job) -> dict[str, Any]:
     """One cell of the table, in a process of its own; read back if it is there already."""
     args, run, arm, split, episodes, temperature = job
     file = _episodes_file(Path(run), arm, split, temperature)
-    figures = file.with_suffix(".json")
-    if figures.exists():
-        found: dict[str, Any] = json.loads(figures.read_text())
-        return found
+    cell = file.with_suffix(".json")
+    # A run that was extended has another policy, and so another cell.
+    of = {"policy": folder_digest(Path(run) / arm / "policy"), "episodes": episodes}
+    of |= {"policy": arm} if arm in ("random", "resim") else {}
+    if cell.exists():
+        found = read_json(cell)
+        if found["of"] == of:
+            return dict(found["figures"])
     torch.set_num_threads(1)
     policy: Policy
     response, lookahead = "plain", None
@@ -249,7 +269,7 @@ def _evaluate_one(job: tuple[Args, str, str, str, int, float]) -> dict[str, Any]
     )
     told = {**summarise(trajectories), "seconds": round(time.perf_counter() - started, 2)}
     write_trajectories(file, trajectories)
-    write_json(figures, told)
+    write_json(cell, {"of": of, "figures": told})
     return told
 
 

@@ -19,9 +19,9 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 import numpy as np
-from tqdm import tqdm
 
 from dyna_gym import make_agent_env
+from dyna_gym.launch import check_numbers, json_settings, run_trainer
 from dyna_gym.learning.optimise import Learner
 from dyna_gym.learning.rl import (
     Counters,
@@ -36,7 +36,8 @@ from dyna_gym.learning.rl import (
     zero_advantage_frac,
 )
 from dyna_gym.policies import load_policy
-from dyna_gym.runs import RunFolder, check_counts, json_settings, run_trainer
+from dyna_gym.progress import Progress
+from dyna_gym.runs import RunFolder
 
 
 @dataclass
@@ -83,19 +84,26 @@ class Args:
 
 def main(args: Args) -> str:
     """Train; returns the folder of the trained policy."""
-    check_counts(
+    check_numbers(
         args,
-        **dict.fromkeys(("tokens", "groups", "group_size", "minibatch", "epochs"), 1),
-        **dict.fromkeys(("lr", "clip", "kl_coef", "warmup", "seed"), 0),
+        counts=("tokens", "groups", "group_size", "minibatch", "epochs"),
+        from_zero=("warmup", "history", "seed"),
+        positive=("lr", "clip"),
+        not_negative=("kl_coef",),
     )
-    run = RunFolder(args.run, asdict(args), resume=args.resume)
+    with RunFolder(
+        args.run, asdict(args), resume=args.resume, growing=("tokens",), contents=("policy",)
+    ) as run:
+        return _train(args, run)
+
+
+def _train(args: Args, run: RunFolder) -> str:
     policy = load_policy(run.checkpoint or args.policy)
     reference = load_policy(args.policy).copy()
     learner = Learner(policy, lr=args.lr, reference=reference)
     counters = Counters()
     if run.checkpoint is not None:
         counters = restore_learner(run.checkpoint, learner)
-        run.rewind(counters.update)
     envs = [
         make_agent_env(
             args.env_id, history=args.history, style=args.style, **json_settings(args.settings)
@@ -103,10 +111,10 @@ def main(args: Args) -> str:
         for _ in range(args.groups * args.group_size)
     ]
     tasks = envs[0].unwrapped.tasks  # type: ignore[attr-defined]
-    bar = tqdm(total=args.tokens, initial=counters.generated_tokens, unit="tok", desc="GRPO")
+    run.begin()
+    bar = Progress(args.tokens, "GRPO", initial=counters.generated_tokens, unit="tok", leave=True)
     while counters.generated_tokens < args.tokens:
         rng = np.random.default_rng(update_seed(args.seed, counters.update, 1))
-        before = counters.generated_tokens
         spent = counters.generated_tokens / args.tokens
         learner.set_lr(learning_rate(args.lr, counters.update, args.warmup, spent))
         groups = rollout_groups(
@@ -139,8 +147,8 @@ def main(args: Args) -> str:
             charts__lookahead_steps=counters.lookahead_steps,
         )
         run.save_checkpoint(counters.update, lambda path: save_learner(path, learner, counters))
-        bar.set_postfix(success=f"{figures['success']:.2f}", sim=f"{figures['sim_score']:.2f}")
-        bar.update(counters.generated_tokens - before)
+        done = counters.generated_tokens
+        bar.to(done, success=figures["success"], sim=figures["sim_score"])
     bar.close()
     policy.save(str(run.path / "policy"))
     run.write_summary(vars(counters))

@@ -32,10 +32,11 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from dyna_gym import make_agent_env
+from dyna_gym.errors import ConfigError
 from dyna_gym.evaluation import evaluate, summarise, table
+from dyna_gym.launch import check_numbers, json_settings, run_trainer
 from dyna_gym.learning.optimise import Learner
 from dyna_gym.learning.resim_data import (
     SearchSettings,
@@ -51,7 +52,8 @@ from dyna_gym.policies import (
     as_messages,
     load_policy,
 )
-from dyna_gym.runs import RunFolder, check_counts, json_settings, run_trainer
+from dyna_gym.progress import Progress, say
+from dyna_gym.runs import RunFolder
 from dyna_gym.trajectory import Trajectory, read_trajectories, write_trajectories
 from dyna_gym.values import make_value
 
@@ -110,30 +112,47 @@ class Args:
 
 def main(args: Args) -> dict[str, Any]:
     """Run stage 1; returns the summary that is also written to the run folder."""
-    check_counts(
+    check(args)
+    contents = ("policy", "value")
+    with RunFolder(args.run, asdict(args), resume=args.resume, contents=contents) as run:
+        return run.summary() or _train(args, run)
+
+
+def check(args: Args) -> None:
+    """Check all settings, before anything is written.
+
+    Raises:
+        ConfigError: One cannot be used.
+    """
+    check_numbers(
         args,
-        **dict.fromkeys(("rounds", "tasks", "n_envs", "steps", "batch", "checkpoint_every"), 1),
-        **dict.fromkeys(
-            ("policy_breadth", "refine_share", "refine_tasks", "lr", "eval_episodes", "seed"), 0
-        ),
+        counts=("rounds", "tasks", "n_envs", "steps", "batch", "checkpoint_every"),
+        from_zero=("policy_breadth", "refine_tasks", "history", "eval_episodes", "seed"),
+        positive=("lr",),
+        shares=("refine_share",),
     )
-    run = RunFolder(args.run, asdict(args), resume=args.resume)
-    finished = run.summary()
-    if finished is not None:
-        return finished
+    check_numbers(args.search, counts=("breadth", "depth", "keep"))
+    if args.search.follow not in ("plan", "step"):
+        raise ConfigError(f"search.follow: got {args.search.follow!r}, expected plan or step")
+    env = _make_env(args)
+    make_value(args.value, env.unwrapped.world, getattr(env.unwrapped, "oracle", None))
+    env.close()
+
+
+def _train(args: Args, run: RunFolder) -> dict[str, Any]:
     envs = [_make_env(args) for _ in range(args.n_envs)]
     policy, done = _restore(args, run, envs[0])
+    run.begin()
     learner = Learner(policy, lr=args.lr)
     if done:
         assert run.checkpoint is not None
         learner.optimizer.load_state_dict(torch.load(run.checkpoint / "optimizer.pt"))
-        run.rewind(done)
     for number in range(done // args.steps, args.rounds):
         plain, refine = _data(args, run, number, envs, policy)
         rows = [_rows(plain, policy), _rows(refine, policy)]
         batches = _batches(args, number, rows)
-        bar = tqdm(range(args.steps), desc=f"distil, round {number + 1}/{args.rounds}", leave=False)
-        for k in bar:
+        bar = Progress(args.steps, f"distil, round {number + 1}/{args.rounds}", unit="steps")
+        for k in range(args.steps):
             batch = next(
                 batches
             )  # drawn even when skipped, so that a resumed run sees the same order
@@ -142,10 +161,11 @@ def main(args: Args) -> dict[str, Any]:
                 continue
             learner.set_lr(args.lr * _schedule(k / args.steps))
             loss = learner.imitate(batch)
-            bar.set_postfix(loss=f"{loss:.3f}")
+            bar.to(k + 1, loss=loss)
             if step % args.checkpoint_every == 0 or k + 1 == args.steps:
                 run.log(step, losses__nll=loss, charts__round=number)
                 run.save_checkpoint(step, lambda path: _write(path, policy, learner))
+        bar.close()
     policy.save(str(run.path / "policy"))
     summary = _evaluate(args, run, policy, envs[0])
     run.write_summary(summary)
@@ -275,7 +295,7 @@ def _batches(args: Args, number: int, rows: Sequence[list[Row]]) -> Iterator[lis
 
 def _cycle(rows: list[Row], size: int, rng: np.random.Generator) -> Iterator[list[Row]]:
     if not rows:
-        raise SystemExit(
+        raise ConfigError(
             "no episode was solved by the search: nothing to distil. Raise search.breadth"
         )
     lengths = [len(r.prompt_ids) + len(r.token_ids) for r in rows]
@@ -311,7 +331,7 @@ def _evaluate(args: Args, run: RunFolder, policy: TrainablePolicy, env: Any) -> 
         summarise(list(read_trajectories(run.path / f"resim-{k}.jsonl")))
         for k in range(args.rounds)
     ]
-    tqdm.write(table({**found, **{f"ReSim, round {k}": r for k, r in enumerate(rounds)}}))
+    say(table({**found, **{f"ReSim, round {k}": r for k, r in enumerate(rounds)}}))
     return {"evaluation": found, "resim": rounds, "value": args.value}
 
 

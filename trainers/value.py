@@ -13,10 +13,11 @@ from typing import Any, Literal
 import numpy as np
 
 from dyna_gym import make_agent_env
+from dyna_gym.launch import check_numbers, json_settings, run_trainer
 from dyna_gym.learning.collect import collect, split_failed
 from dyna_gym.learning.value_model import ValueModel, value_labels
 from dyna_gym.policies import make_policy
-from dyna_gym.runs import RunFolder, check_counts, json_settings, run_trainer
+from dyna_gym.runs import RunFolder
 
 
 @dataclass
@@ -57,15 +58,18 @@ class Args:
 
 def main(args: Args) -> dict[str, Any]:
     """Train; returns the summary."""
-    check_counts(
+    check_numbers(
         args,
-        **dict.fromkeys(("tasks", "episodes", "steps", "batch"), 1),
-        **dict.fromkeys(("held_out", "gamma", "lr", "seed"), 0),
+        counts=("tasks", "episodes", "steps", "batch"),
+        from_zero=("held_out", "history", "seed"),
+        positive=("lr",),
+        shares=("gamma",),
     )
-    run = RunFolder(args.run, asdict(args), resume=args.resume)
-    finished = run.summary()
-    if finished is not None:
-        return finished
+    with RunFolder(args.run, asdict(args), resume=args.resume, contents=("policy",)) as run:
+        return run.summary() or _train(args, run)
+
+
+def _train(args: Args, run: RunFolder) -> dict[str, Any]:
     envs = [
         make_agent_env(
             args.env_id, history=args.history, style=args.style, **json_settings(args.settings)
@@ -74,6 +78,7 @@ def main(args: Args) -> dict[str, Any]:
     ]
     world, tasks = envs[0].unwrapped.world, envs[0].unwrapped.tasks  # type: ignore[attr-defined]
     policy = make_policy(args.policy, world=world, envs=envs, seed=args.seed)
+    run.begin()
     wanted = [tasks[i] for i in range(min(args.tasks + args.held_out, len(tasks)))]
     played = collect(
         envs,

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
-from tqdm import tqdm
 
 from dyna_gym.batching import prepare
 from dyna_gym.errors import ConfigError
 from dyna_gym.policies.base import Policy, as_messages, prompt_of
+from dyna_gym.progress import Progress
 from dyna_gym.responses import Response
 from dyna_gym.simulation import can_measure, draft_score, simulation_scores
 from dyna_gym.task import Task
@@ -105,7 +105,7 @@ def collect(
     done: list[Trajectory | None] = [None] * len(tasks)
     slots = [_Slot(i, env) for i, env in enumerate(envs[: len(tasks)])]
     queue = iter(range(len(tasks)))
-    bar = tqdm(total=len(tasks), desc=progress, disable=progress is None, leave=False)
+    bar = Progress(len(tasks), progress, unit="episodes")
 
     def finish(slot: _Slot) -> None:
         done[slot.number] = slot.trajectory

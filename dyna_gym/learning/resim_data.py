@@ -8,9 +8,9 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from tqdm import tqdm
 
 from dyna_gym.policies.base import Policy, as_messages
+from dyna_gym.progress import Progress
 from dyna_gym.prompts import refine_prompt
 from dyna_gym.responses import Response, format_response, format_simulation, parse_response
 from dyna_gym.search import Rollout, SearchTree, ValueFn, aggregate, resim
@@ -63,7 +63,7 @@ def resim_episodes(
         One trajectory a task; responses are the aggregated ones, under prompts without search results.
     """
     done = []
-    bar = tqdm(total=len(tasks), desc=progress, disable=progress is None, leave=False)
+    bar = Progress(len(tasks), progress, unit="episodes")
     for start in range(0, len(tasks), len(envs)):
         wave = tasks[start : start + len(envs)]
         episodes = [Trajectory(t, seed=seed + start + i, mode="resim") for i, t in enumerate(wave)]
@@ -161,7 +161,7 @@ def refinement_examples(
         answers under the prompt without futures at the same states, which are the policy's own.
     """
     done, answers = [], []
-    bar = tqdm(total=len(tasks), desc=progress, disable=progress is None, leave=False)
+    bar = Progress(len(tasks), progress, unit="episodes")
     for start in range(0, len(tasks), len(envs)):
         wave = tasks[start : start + len(envs)]
         episodes = [

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
-from tqdm import tqdm
 from transformers import LlamaConfig, LlamaModel
 
 from dyna_gym.errors import ConfigError
 from dyna_gym.policies.vocabulary import build_tokenizer
+from dyna_gym.progress import counted
 from dyna_gym.task import Task
 from dyna_gym.trajectory import Trajectory
 from dyna_gym.world import World
@@ -110,7 +110,7 @@ class ValueModel:
         rng = np.random.default_rng(seed)
         target = torch.tensor(list(labels), dtype=torch.float32)
         losses = []
-        for _ in tqdm(range(steps), desc=progress, disable=progress is None, leave=False):
+        for _ in counted(range(steps), steps, progress, "steps"):
             picks = rng.integers(len(states), size=min(batch, len(states)))
             logits = self._logits([states[i] for i in picks])
             loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, target[picks])

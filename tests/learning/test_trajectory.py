@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dyna_gym.errors import DynaGymWarning
 from dyna_gym.responses import Response
 from dyna_gym.task import Task
 from dyna_gym.trajectory import (
@@ -139,3 +141,42 @@ def test_records() -> None:
     assert records[0] == expected
     assert {frozenset(r) for r in records} == {frozenset(expected)}  # one set of columns
     json.dumps(records)
+
+
+def test_values_from_numpy_come_back_as_what_they_were() -> None:
+    response = Response(
+        "r",
+        token_ids=tuple(np.arange(3)),
+        logprobs=tuple(np.float32([-0.5, -1.5, 0])),
+        extra={"entropy": np.float32(0.5), "mask": np.array([True, False])},
+    )
+    step = Transition(
+        "p", response, np.float32(0.1), terminated=np.bool_(True), lookahead_steps=np.int64(7)
+    )
+    made = Trajectory(
+        TASK, [step], success=np.bool_(False), score=np.float64(0.5), seed=np.int64(3)
+    )
+    back = Trajectory.from_json(made.to_json())
+    assert back == made
+    found = back.transitions[0]
+    assert found.response.extra == {"entropy": 0.5, "mask": [True, False]}
+    for value, kind in (
+        (found.reward, float),
+        (found.terminated, bool),
+        (found.lookahead_steps, int),
+        (found.response.token_ids[0], int),
+        (found.response.logprobs[0], float),
+        (back.success, bool),
+        (back.score, float),
+        (back.seed, int),
+    ):
+        assert type(value) is kind
+
+
+def test_a_broken_line_in_the_middle_is_left_out_and_told(tmp_path: Path) -> None:
+    path = tmp_path / "episodes.jsonl"
+    write_trajectories(path, [episode(), failed()])
+    first, second = path.read_text(encoding="utf-8").split("\n")[:2]
+    path.write_text(f"{first[:50]}{first}\n{second}\n", encoding="utf-8")
+    with pytest.warns(DynaGymWarning, match="1 lines are no JSON"):
+        assert list(read_trajectories(path)) == [failed()]

@@ -183,7 +183,7 @@ def test_dyna_grpo_refuses_bad_settings(tmp_path: Path, bad: dict[str, int]) -> 
 def test_absurd_settings_are_told_before_anything_is_made(
     tmp_path: Path, trainer: Any, bad: dict[str, Any]
 ) -> None:
-    with pytest.raises(ConfigError, match="expected a number >="):
+    with pytest.raises(ConfigError, match="expected a whole number >="):
         trainer.main(trainer.Args(run=str(tmp_path / "run"), **bad))
     assert not (tmp_path / "run").exists()
 
