@@ -78,11 +78,13 @@ class ParsedResponse:
         Taken from the last simulation that agrees with the plan on the longest run of first actions;
         None where nothing is imagined.
         """
+        # Each text is split into words once: a response may repeat one plan in thousands of simulations.
+        planned = [action.split() for action in self.plan]
         best: tuple[Imagined, ...] = ()
         for simulation in self.simulations:
             run = 0
-            for step, planned in zip(simulation.steps, self.plan, strict=False):
-                if step.action.split() != planned.split():
+            for step, words in zip(simulation.steps, planned, strict=False):
+                if step.action.split() != words:
                     break
                 run += 1
             if run and run >= len(best):

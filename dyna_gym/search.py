@@ -3,64 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 
-from dyna_gym.branching import StackState, clone, fresh_rng, restore
 from dyna_gym.errors import ConfigError
+from dyna_gym.model_env import ModelEnv
 from dyna_gym.policies.base import Policy, as_messages
 from dyna_gym.responses import format_response, format_simulation, parse_response
 from dyna_gym.task import Task
+from dyna_gym.walk import Env, Rollout, SearchTree, Walk, looking_ahead
 
+__all__ = ["Rollout", "SearchTree", "ValueFn", "aggregate", "resim", "without_detours"]
+
+Shown = tuple[Any, dict[str, Any]]
 ValueFn = Callable[[Sequence[Task], Sequence[str]], "np.ndarray"]
 """(tasks, states) of n rollout ends -> values [n] in [0, 1]: V_nu of the paper."""
 
 
-@dataclass
-class Rollout:
-    """One course of action that was really taken."""
-
-    steps: list[tuple[str, str]] = field(default_factory=list)
-    """(action, digest of the real state after it); detours left out."""
-    end: str = ""
-    """Last state."""
-    value: float = 0.0
-    success: bool = False
-    done: bool = False
-
-
-@dataclass
-class SearchTree:
-    """What a search from one state found."""
-
-    rollouts: list[Rollout]
-    """All distinct rollouts, in the order found."""
-    best: int
-    """Index of the one with the highest value; among equals the shortest."""
-    shown: list[int]
-    """Indices that a response is made of: the best and ``keep - 1`` random others, shuffled."""
-    env_steps: int = 0
-    tokens: int = 0
-    error: str | None = None
-    """The machinery failed during the search; nothing of it can be used."""
-
-    def shown_as_dicts(self) -> list[dict[str, Any]]:
-        """The shown rollouts, as prompts and reports take them."""
-        return [
-            {
-                "steps": self.rollouts[i].steps,
-                "value": self.rollouts[i].value,
-                "best": i == self.best,
-            }
-            for i in self.shown
-        ]
-
-
 def resim(
-    envs: Sequence[gym.Env[Any, Any]],
+    envs: Sequence[Env],
     proposer: Policy,
     value: ValueFn,
     *,
@@ -96,7 +58,8 @@ def resim(
     walk = _walk_steps if follow == "step" else _walk_plans
     observed = [env.get_wrapper_attr("present")() for env in envs]
     trees = [SearchTree([], 0, []) for _ in envs]
-    rollouts = walk(envs, observed, proposer, breadth, depth, trees)
+    with looking_ahead(envs):
+        rollouts = walk(envs, observed, proposer, breadth, depth, trees)
     tasks = [info["task"] for _, info in observed]
     starts = [
         env.unwrapped.world.digest(info["state"])  # type: ignore[attr-defined]
@@ -108,10 +71,6 @@ def resim(
     return trees
 
 
-Env = gym.Env[Any, Any]
-Shown = tuple[Any, dict[str, Any]]
-
-
 def _walk_steps(
     envs: Sequence[Env],
     observed: list[Shown],
@@ -121,36 +80,22 @@ def _walk_steps(
     trees: list[SearchTree],
 ) -> list[list[Rollout]]:
     """Ask the proposer before each action, with the prompts that the agent would see."""
-    roots = [clone(env) for env in envs]
-    rollouts = [[Rollout() for _ in range(breadth)] for _ in envs]
-    # Where each rollout stands: what the agent sees, and the state to go on from.
-    position: list[list[tuple[Shown, StackState]]] = [
-        [(shown, fresh_rng(root, k)) for k in range(breadth)]
-        for shown, root in zip(observed, roots, strict=True)
-    ]
+    walk = Walk(envs, breadth, trees)
+    seen = [[shown] * breadth for shown in observed]
     for _ in range(depth):
-        live = [
-            (i, k)
-            for i in range(len(envs))
-            for k in range(breadth)
-            if not rollouts[i][k].done and trees[i].error is None
-        ]
+        live = walk.live()
         if not live:
             break
         answers = proposer.act(
-            [as_messages(position[i][k][0][0]) for i, k in live],
-            [{**position[i][k][0][1], "slot": i} for i, k in live],
+            [as_messages(seen[i][k][0]) for i, k in live],
+            [{**seen[i][k][1], "slot": i} for i, k in live],
         )
-        for (i, k), answer in zip(live, answers, strict=True):
+        for (i, _), answer in zip(live, answers, strict=True):
             trees[i].tokens += len(answer.token_ids)
-            if trees[i].error is not None:
-                continue
-            restore(envs[i], position[i][k][1])
-            _take(envs[i], answer.text, rollouts[i][k], trees[i])
-            position[i][k] = (envs[i].get_wrapper_attr("present")(), clone(envs[i]))
-    for env, root in zip(envs, roots, strict=True):
-        restore(env, root)
-    return rollouts
+        for i, k in walk.advance(live, [answer.text for answer in answers]):
+            seen[i][k] = envs[i].get_wrapper_attr("present")()
+    walk.back()
+    return walk.rollouts
 
 
 def _walk_plans(
@@ -167,39 +112,22 @@ def _walk_plans(
         [as_messages(prompt) for prompt, _ in shown],
         [{**info, "slot": n // breadth} for n, (_, info) in enumerate(shown)],
     )
-    rollouts = []
-    for i, env in enumerate(envs):
-        layers = env.get_wrapper_attr("world_layers")
-        root, found = clone(layers), []
-        for k, answer in enumerate(answers[i * breadth : (i + 1) * breadth]):
-            trees[i].tokens += len(answer.token_ids)
-            parsed = parse_response(answer.text)
-            plan = parsed.plan or ((parsed.action,) if parsed.action else ())
-            restore(layers, fresh_rng(root, k))
-            rollout = Rollout()
-            for action in plan[:depth]:
-                if rollout.done or trees[i].error is not None:
-                    break
-                _take(layers, action, rollout, trees[i])
-            found.append(rollout)
-        restore(layers, root)
-        rollouts.append(found)
-    return rollouts
-
-
-def _take(env: Env, action: str, rollout: Rollout, tree: SearchTree) -> None:
-    """One step of a rollout: a response into an agent env, or a world action below it."""
-    world = env.unwrapped.world  # type: ignore[attr-defined]
-    _, _, terminated, truncated, info = env.step(action)
-    tree.env_steps += 1
-    if info.get("error"):
-        tree.error = info["error"]
-        return
-    rollout.end = info["state"]
-    rollout.success, rollout.done = bool(info["success"]), terminated or truncated
-    named = info["action"] if "action" in info else world.parse_action(action).action
-    if named is not None:  # a response without an action is no course of action
-        rollout.steps.append((named, world.digest(rollout.end)))
+    plans: list[list[tuple[str, ...]]] = [[] for _ in envs]
+    for n, answer in enumerate(answers):
+        trees[n // breadth].tokens += len(answer.token_ids)
+        parsed = parse_response(answer.text)
+        plan = parsed.plan or ((parsed.action,) if parsed.action else ())
+        plans[n // breadth].append(plan[:depth])
+    walk = Walk([env.get_wrapper_attr("world_layers") for env in envs], breadth, trees)
+    if any(isinstance(env.unwrapped, ModelEnv) for env in envs):
+        for at in range(depth):  # step by step, so that a model is asked once for all rollouts
+            live = [(i, k) for i, k in walk.live() if at < len(plans[i][k])]
+            for _ in walk.advance(live, [plans[i][k][at] for i, k in live]):
+                pass
+    else:
+        walk.follow(plans)
+    walk.back()
+    return walk.rollouts
 
 
 def _judge(
