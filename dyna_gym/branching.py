@@ -1,138 +1,99 @@
 """Copying and branching a whole stack: the env and every wrapper below the caller.
 
 `clone` and `restore` copy the state of all layers, `branch` is a context manager inside which one may
-step freely. Each layer must know how to copy itself: our wrappers have ``clone_layer`` and
-``restore_layer``, Gymnasium's own have an adapter here, and `register_adapter` adds more. A layer
-that records or accumulates in some other way raises `BranchError`, by name, instead of being left
-silently wrong.
+step freely. How a layer is copied stands in `dyna_gym.layers`; our wrappers, Gymnasium's own (all but a
+few, see `dyna_gym.adapters`) and what `register_adapter` adds can be. A layer that records or acts in some
+other way raises `BranchError`, by name, instead of being left silently wrong.
 """
 
 from __future__ import annotations
 
 import copy
-import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
 import gymnasium as gym
-from gymnasium import wrappers as gw
 
+from dyna_gym.adapters import kind_of, register_adapter
 from dyna_gym.env import Snapshot, WorldEnv
-from dyna_gym.errors import BranchError, ConfigError, StateMismatch
+from dyna_gym.errors import (
+    BranchError,
+    ConfigError,
+    MachineryError,
+    ReplayDiverged,
+    StateMismatch,
+)
+from dyna_gym.generators import fresh_state, set_state
+from dyna_gym.layers import Copier, Kind, LayerState, with_fresh_noise
+from dyna_gym.settings import differing
+
+__all__ = [
+    "StackState",
+    "branch",
+    "check_branchable",
+    "clone",
+    "fresh_rng",
+    "lookahead",
+    "register_adapter",
+    "restore",
+]
 
 Env = gym.Env[Any, Any]
-Clone = Callable[[Any], Any]
-Restore = Callable[[Any, Any], None]
 
 
 class StackState(NamedTuple):
     """State of a stack, outermost layer first."""
 
-    layers: tuple[tuple[str, Any], ...]
-    """Class name and own state of each wrapper."""
+    layers: tuple[LayerState, ...]
     base: Snapshot
 
 
-def _attributes(*names: str) -> tuple[Clone, Restore]:
-    def clone(layer: Any) -> Any:
-        return tuple(getattr(layer, name, None) for name in names)
-
-    def restore(layer: Any, state: Any) -> None:
-        for name, value in zip(names, state, strict=True):
-            setattr(layer, name, value)
-
-    return clone, restore
-
-
-# The queues are the wrapper's own and changed in place, so they are copied.
-_COUNTERS = ("episode_count", "episode_start_time", "episode_returns", "episode_lengths")
-_QUEUES = ("time_queue", "return_queue", "length_queue")
-
-
-def _clone_statistics(layer: Any) -> Any:
-    return (
-        {name: getattr(layer, name) for name in _COUNTERS},
-        {name: tuple(getattr(layer, name)) for name in _QUEUES},
-    )
-
-
-def _restore_statistics(layer: Any, state: Any) -> None:
-    counters, queues = state
-    for name, value in counters.items():
-        setattr(layer, name, value)
-    for name, items in queues.items():
-        queue = getattr(layer, name)
-        queue.clear()
-        queue.extend(items)
-
-
-_ADAPTERS: dict[type, tuple[Clone, Restore]] = {
-    gw.TimeLimit: _attributes("_elapsed_steps"),
-    gw.OrderEnforcing: _attributes("_has_reset"),
-    gw.RecordEpisodeStatistics: (_clone_statistics, _restore_statistics),
-    gw.PassiveEnvChecker: _attributes(
-        "checked_reset", "checked_step", "checked_render", "checked_data_reuse", "_previous_data"
-    ),
-    # These hold no state; the functions that users give them must not either.
-    gw.TransformObservation: _attributes(),
-    gw.TransformReward: _attributes(),
-    gw.TransformAction: _attributes(),
-}
-
-
-def register_adapter(wrapper: type[gym.Wrapper[Any, Any, Any, Any]], *attributes: str) -> None:
-    """Tell how to copy a third-party wrapper.
-
-    Args:
-        wrapper: The exact class; subclasses need an entry of their own, as they may hold more.
-        attributes: Names of the attributes that change while stepping. Their values are not copied,
-            only put back, so they must not be mutated in place.
-    """
-    _ADAPTERS[wrapper] = _attributes(*attributes)
-
-
-def _layers(env: Env) -> Iterator[Any]:
+def _layers(env: Env) -> list[Any]:
+    layers = []
     while isinstance(env, gym.Wrapper):
-        yield env
+        layers.append(env)
         env = env.env
+    return layers
 
 
-def _adapter(layer: Any) -> tuple[Clone, Restore]:
-    if callable(getattr(layer, "clone_layer", None)):
-        return (lambda x: x.clone_layer()), (lambda x, state: x.restore_layer(state))
-    found = _ADAPTERS.get(type(layer))
-    if found is None:
+def _base(env: Env) -> WorldEnv[Any, Any]:
+    base = env.unwrapped
+    if not isinstance(base, WorldEnv):
         raise BranchError(
-            f"the wrapper {type(layer).__name__} cannot be branched: it may record what happens in a "
-            "branch. Put it outside the lookahead wrapper, or tell how to copy it with "
-            "dyna_gym.branching.register_adapter"
+            f"{type(base).__name__} is not a dyna_gym.env.WorldEnv: it has no snapshots"
         )
-    return found
+    return base
+
+
+def _saved(layers: list[Any], base: WorldEnv[Any, Any]) -> tuple[LayerState, ...]:
+    copier = Copier(layers, base)
+    return tuple([copier.save(layer, kind_of(layer)) for layer in layers])
 
 
 def check_branchable(env: Env) -> None:
     """Raise now what `branch` would raise later.
 
     Raises:
-        BranchError: A wrapper has no way to be copied, or the world has ``branching == "none"``.
+        BranchError: A wrapper cannot be copied, or the world has ``branching == "none"``.
     """
-    for layer in _layers(env):
-        _adapter(layer)
-    base = env.unwrapped
-    if not isinstance(base, WorldEnv):
-        raise BranchError(
-            f"{type(base).__name__} is not a dyna_gym.env.WorldEnv: it has no snapshots"
-        )
+    layers = _layers(env)
+    for layer in layers:
+        kind_of(layer)
+    base = _base(env)
     if base.branching == "none":
         raise BranchError(
             f"{type(base).__name__} cannot be branched: its actions have effects outside the env. "
             'Look ahead in a dream instead: SimRolloutWrapper(env, simulator="DreamGym-...")'
         )
+    _saved(layers, base)
 
 
 def clone(env: Env) -> StackState:
-    """Copy the state of all layers, counters and random generator included.
+    """Copy the state of all layers, counters and random generators included.
+
+    Raises:
+        BranchError: A layer cannot be copied.
 
     Examples:
         >>> import gymnasium as gym, dyna_gym
@@ -144,12 +105,8 @@ def clone(env: Env) -> StackState:
         >>> env.step("up")[0] == first
         True
     """
-    layers = tuple((type(x).__name__, _adapter(x)[0](x)) for x in _layers(env))
-    base = env.unwrapped
-    if not isinstance(base, WorldEnv):
-        raise BranchError(
-            f"{type(base).__name__} is not a dyna_gym.env.WorldEnv: it has no snapshots"
-        )
+    base = _base(env)
+    layers = _saved(_layers(env), base)
     return StackState(layers, base.clone_state())
 
 
@@ -157,17 +114,64 @@ def restore(env: Env, state: StackState) -> None:
     """Put all layers back to ``state``, which may come from another instance of the same stack.
 
     Raises:
-        StateMismatch: The stack has other layers, or the world another configuration.
+        StateMismatch: The stack has other layers or settings, or the world another configuration. Nothing
+            has changed then.
+        MachineryError: The machinery failed while the world was put back. The layers are put back all the
+            same, and the next step truncates the episode with ``info["error"]``.
+        ReplayDiverged: Likewise; re-running the actions showed other observations than when recorded.
     """
-    layers = list(_layers(env))
-    names, expected = [type(x).__name__ for x in layers], [name for name, _ in state.layers]
-    if names != expected:
-        raise StateMismatch(f"the state is of the layers {expected}, this env has {names}")
-    base = env.unwrapped
-    assert isinstance(base, WorldEnv)
-    base.restore_state(state.base)
-    for layer, (_, own) in zip(layers, state.layers, strict=True):
-        _adapter(layer)[1](layer, own)
+    layers, states = _layers(env), state.layers
+    base = _base(env)
+    kinds = [kind_of(layer) for layer in layers]
+    _check_same(layers, kinds, states)
+    generator = set_state(base.np_random, state.base.rng)
+    if generator is not base.np_random:  # the other instance was given another kind of generator
+        base.np_random = generator
+    try:
+        base.restore_state(state.base)
+    except StateMismatch:
+        raise
+    except BaseException as error:
+        Copier(layers, base).load(states, kinds)
+        if isinstance(error, (MachineryError, ReplayDiverged)) and hasattr(base, "give_up"):
+            code = getattr(error, "code", "diverged")
+            base.give_up(f"{type(error).__name__}: {error}", code)
+        raise
+    Copier(layers, base).load(states, kinds)
+
+
+def _check_same(layers: list[Any], kinds: list[Kind], states: tuple[LayerState, ...]) -> None:
+    if [kind.name for kind in kinds] != [state.name for state in states]:
+        raise StateMismatch(
+            f"the state is of the layers {[state.name for state in states]}, this env has "
+            f"{[kind.name for kind in kinds]}"
+        )
+    for layer, state in zip(layers, states, strict=True):
+        here, there = getattr(layer, "_saved_kwargs", {}), state.settings
+        different = [] if here is there else differing(here, there)
+        if different:
+            theirs, ours = (
+                ", ".join(f"{n}={s[n]!r}" for n in different if n in s) for s in (there, here)
+            )
+            raise StateMismatch(
+                f"the state is of {state.name}({theirs}), this env has {state.name}({ours}), so the episode "
+                "would go on otherwise: make both with the same settings"
+            )
+
+
+@contextmanager
+def lookahead(env: Env) -> Iterator[None]:
+    """Tell the env that what happens inside is no part of the episode: worlds do not judge it.
+
+    `branch` does so by itself; this is for searches of `clone` and `restore`.
+    """
+    base = _base(env)
+    before = getattr(base, "looking_ahead", 0)
+    base.looking_ahead = before + 1  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        base.looking_ahead = before  # type: ignore[attr-defined]
 
 
 @contextmanager
@@ -188,28 +192,31 @@ def branch(env: Env, rng: Literal["same", "fresh"] = "same", stream: int = 0) ->
     if rng not in ("same", "fresh"):
         raise ConfigError(f"rng: got {rng!r}, expected 'same' or 'fresh'")
     saved = clone(env)
-    base = env.unwrapped
-    assert isinstance(base, WorldEnv)
+    base = _base(env)
     replay = base.branching == "replay"
     target = _second_instance(env, base) if replay else env
-    if replay:
-        restore(target, saved)
-    try:
-        if rng == "fresh":
-            target.unwrapped.np_random.bit_generator.state = fresh_rng(saved, stream).base.rng
-        yield target
-    finally:
-        if not replay:
-            restore(env, saved)
+    with lookahead(target):
+        try:
+            start = saved if rng == "same" else fresh_rng(saved, stream)
+            if replay or start.layers is not saved.layers:
+                restore(target, start)
+            else:
+                target.unwrapped.np_random.bit_generator.state = start.base.rng
+            yield target
+        finally:
+            if not replay:
+                restore(env, saved)
 
 
 def fresh_rng(state: StackState, stream: int) -> StackState:
-    """The same state with other randomness to come: equal for equal ``stream``."""
-    # Depends on the state of the generator but is no continuation of it.
-    key = hashlib.sha256(repr((state.base.rng, stream)).encode()).digest()
-    rng = {**state.base.rng, "has_uint32": 0, "uinteger": 0}
-    words = {"state": int.from_bytes(key[:16], "big"), "inc": int.from_bytes(key[16:], "big") | 1}
-    return state._replace(base=state.base._replace(rng={**rng, "state": words}))
+    """The same state with other randomness to come, in the world and in the layers.
+
+    Args:
+        state: State of a stack.
+        stream: Number of what is made from it; equal for equal states and numbers.
+    """
+    base = state.base._replace(rng=fresh_state(state.base.rng, stream))
+    return StackState(with_fresh_noise(state.layers, stream), base)
 
 
 def _second_instance(env: Env, base: WorldEnv[Any, Any]) -> Env:
@@ -219,7 +226,6 @@ def _second_instance(env: Env, base: WorldEnv[Any, Any]) -> Env:
         if base._twin is not None:  # of another part of the stack
             base._twin.close()
         base._twin = _made_again(env)
-        base._twin.reset(seed=0)
     return base._twin
 
 
@@ -233,7 +239,14 @@ def _made_again(env: Env) -> Env:
             )
         # A response layer may put layers of its own between itself and the env that it was given.
         below: Env = getattr(env, "world_layers", env.env)
-        again: Env = type(env)(_made_again(below), **env._saved_kwargs)
+        settings = {k: v for k, v in env._saved_kwargs.items() if k != "env"}
+        try:
+            again: Env = type(env)(_made_again(below), **settings)
+        except TypeError as error:
+            raise BranchError(
+                f"the wrapper {type(env).__name__} cannot be made a second time with the settings that it "
+                f"recorded, {settings} ({error}): record all that its constructor needs"
+            ) from error
         return again
     if env.spec is None:
         raise BranchError(

@@ -41,7 +41,7 @@ class Known(Counts):
     """The same, with an adapter."""
 
 
-register_adapter(Known, "count")
+register_adapter(Known)
 
 
 def full_stack(make: Make, name: str = "Noisy") -> Any:
@@ -73,7 +73,7 @@ def test_clone_covers_limits_statistics_and_order(make: Make) -> None:  # COMPLA
     env.step("dec")
     env.step("dec")
     saved = clone(env)
-    names = [name for name, _ in saved.layers]
+    names = [own.name for own in saved.layers]
     assert names == [
         "AbstractStateWrapper",
         "OutcomeReward",

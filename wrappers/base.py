@@ -9,17 +9,24 @@ import numpy as np
 
 from dyna_gym.env import WorldEnv
 from dyna_gym.errors import ConfigError
+from dyna_gym.layers import BranchableLayer
 from dyna_gym.world import World
 
 
-class LayerWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArgs):
-    """A wrapper over a `WorldEnv` that can be copied by `dyna_gym.branching`.
+class LayerWrapper(
+    gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArgs, BranchableLayer
+):
+    """A wrapper over a `WorldEnv` that can be branched.
 
-    Subclasses name the attributes that change while stepping in ``_changing``. Their values must not be
-    mutated in place: they are put back, not copied.
+    Whatever a subclass keeps in attributes is copied when the stack is; see
+    `dyna_gym.layers.BranchableLayer` for what can be declared. Constructor arguments are passed on as
+    ``recorded``: they make the wrapper again in another instance, and a state is restored only where they
+    are the same.
+
+    Args:
+        env: The env to wrap.
+        recorded: The subclass's constructor arguments.
     """
-
-    _changing: tuple[str, ...] = ()
 
     def __init__(self, env: gym.Env[Any, Any], **recorded: Any) -> None:
         if not isinstance(env, gym.Env):
@@ -45,15 +52,6 @@ class LayerWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
     def world(self) -> World:
         """The world of the env at the bottom of the stack."""
         return self.world_env.world
-
-    def clone_layer(self) -> tuple[Any, ...]:
-        """Own state of this layer, without the layers below."""
-        return tuple(getattr(self, name) for name in self._changing)
-
-    def restore_layer(self, state: tuple[Any, ...]) -> None:
-        """Inverse of `clone_layer`."""
-        for name, value in zip(self._changing, state, strict=True):
-            setattr(self, name, value)
 
 
 def whole_number(name: str, value: Any, least: int) -> int:

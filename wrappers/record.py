@@ -37,9 +37,7 @@ class RecordTrajectories(LayerWrapper):
         3
     """
 
-    # A recorder writes to disk: there is nothing to put back, so it refuses to be branched.
-    clone_layer = None  # type: ignore[assignment]
-    restore_layer = None  # type: ignore[assignment]
+    _refusal = "it writes what happens to a file"
 
     def __init__(self, env: gym.Env[Any, Any], path: str | os.PathLike[str]) -> None:
         super().__init__(env, path=os.fspath(path))

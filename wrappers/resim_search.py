@@ -45,7 +45,8 @@ class ReSimSearchWrapper(LayerWrapper):
         BranchError: The env below cannot be branched.
     """
 
-    _changing = ("_rng_state", "_tree")
+    _changing = ("_tree",)
+    _fixed = ("_below", "_proposer", "_value", "_settings", "_recorded")
 
     def __init__(
         self,
@@ -98,13 +99,11 @@ class ReSimSearchWrapper(LayerWrapper):
         self._rng = np.random.default_rng(seed)
         self._tree: SearchTree | None = None
 
-    @property
-    def _rng_state(self) -> dict[str, Any]:
-        return dict(self._rng.bit_generator.state)
+    def _more_state(self) -> Any:
+        return self._proposer.clone_rng()
 
-    @_rng_state.setter
-    def _rng_state(self, state: dict[str, Any]) -> None:
-        self._rng.bit_generator.state = state
+    def _set_more_state(self, state: Any) -> None:
+        self._proposer.restore_rng(state)
 
     @property
     def world_layers(self) -> gym.Env[Any, Any]:

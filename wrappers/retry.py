@@ -28,8 +28,9 @@ class RetryFailedEpisodes(LayerWrapper):
         MachineryError: The machinery failed ``retries + 1`` times in one episode.
     """
 
-    clone_layer = None  # type: ignore[assignment]
-    restore_layer = None  # type: ignore[assignment]
+    _refusal = (
+        "it starts episodes again, so that failing machinery in a branch would end the real one"
+    )
 
     def __init__(self, env: gym.Env[Any, Any], retries: int = 3) -> None:
         whole_number("retries", retries, 0)

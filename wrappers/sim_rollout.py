@@ -67,6 +67,7 @@ class SimRolloutWrapper(LayerWrapper):
     """
 
     _changing = ("_draft", "_observation", "_info", "_past", "_foreseen")
+    _fixed = ("_simulator",)  # set anew whenever it is looked ahead in
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dyna_gym.errors import ConfigError
+from dyna_gym.generators import generator_state, set_generator_state
 from dyna_gym.responses import Response
 
 if TYPE_CHECKING:
@@ -74,6 +75,19 @@ class Policy(ABC):
 
     def seed(self, seed: int) -> None:  # noqa: B027 - a policy without randomness has nothing to do
         """Seed the policy's own generator."""
+
+    def clone_rng(self) -> dict[str, Any]:
+        """State of the policy's own randomness: of every generator among its attributes.
+
+        A policy that keeps its randomness elsewhere overrides this and `restore_rng`.
+        """
+        found = {k: generator_state(v) for k, v in vars(self).items()}
+        return {k: state for k, state in found.items() if state is not None}
+
+    def restore_rng(self, state: dict[str, Any]) -> None:
+        """Inverse of `clone_rng`; also for another instance of the same policy."""
+        for name, own in state.items():
+            set_generator_state(getattr(self, name), own)
 
 
 class TrainablePolicy(Policy):
