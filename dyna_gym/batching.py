@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gymnasium as gym
+from gymnasium.wrappers import StickyAction
 
 from dyna_gym.errors import MachineryError
 from dyna_gym.model_env import Engine, ModelEnv
@@ -70,13 +71,13 @@ def world_action(env: Env, action: Any) -> Any:
     """What reaches the env at the bottom when the stack is stepped with ``action``.
 
     A layer that changes actions says so with ``passes_on``; one that does not say it (of third parties)
-    only costs the env a call of its own.
+    (or draws lots, such as `StickyAction`) only costs the env a call of its own.
     """
     for layer in layers(env):
         passes_on = getattr(layer, "passes_on", None)
         if passes_on is not None:
             action = passes_on(action)
-        elif isinstance(layer, gym.ActionWrapper):
+        elif isinstance(layer, gym.ActionWrapper) and not isinstance(layer, StickyAction):
             action = layer.action(action)
     return action
 

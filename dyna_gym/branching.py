@@ -24,7 +24,7 @@ from dyna_gym.errors import (
     ReplayDiverged,
     StateMismatch,
 )
-from dyna_gym.generators import fresh_state, set_state
+from dyna_gym.generators import fresh_state
 from dyna_gym.layers import Copier, Kind, LayerState, with_fresh_noise
 from dyna_gym.settings import differing
 
@@ -124,16 +124,13 @@ def restore(env: Env, state: StackState) -> None:
     base = _base(env)
     kinds = [kind_of(layer) for layer in layers]
     _check_same(layers, kinds, states)
-    generator = set_state(base.np_random, state.base.rng)
-    if generator is not base.np_random:  # the other instance was given another kind of generator
-        base.np_random = generator
     try:
         base.restore_state(state.base)
     except StateMismatch:
         raise
     except BaseException as error:
         Copier(layers, base).load(states, kinds)
-        if isinstance(error, (MachineryError, ReplayDiverged)) and hasattr(base, "give_up"):
+        if isinstance(error, (MachineryError, ReplayDiverged)):
             code = getattr(error, "code", "diverged")
             base.give_up(f"{type(error).__name__}: {error}", code)
         raise
@@ -166,12 +163,12 @@ def lookahead(env: Env) -> Iterator[None]:
     `branch` does so by itself; this is for searches of `clone` and `restore`.
     """
     base = _base(env)
-    before = getattr(base, "looking_ahead", 0)
-    base.looking_ahead = before + 1  # type: ignore[attr-defined]
+    before = base.looking_ahead
+    base.looking_ahead = before + 1
     try:
         yield
     finally:
-        base.looking_ahead = before  # type: ignore[attr-defined]
+        base.looking_ahead = before  # whatever a reset inside has made of it
 
 
 @contextmanager

@@ -226,7 +226,7 @@ class WorldEnv(StatefulEnv[ObsT, ActT]):
         rng = self._rng_state()
 
         def start() -> ObsT | Outcome[ObsT]:
-            self.np_random.bit_generator.state = rng  # as an attempt that failed left it otherwise
+            self._set_rng_state(rng)  # as an attempt that failed left it otherwise
             if "state" in options:
                 return self._start_from(chosen, options["state"], options.get("history", ()))
             return self._start(chosen)

@@ -13,6 +13,7 @@ import gymnasium as gym
 import numpy as np
 
 from dyna_gym.errors import BranchError, MachineryError, ReplayDiverged, StateMismatch
+from dyna_gym.generators import set_state
 from dyna_gym.outcome import ObsT, Outcome, ReplayLog, Snapshot, copied
 from dyna_gym.task import Task
 from dyna_gym.world import World
@@ -39,6 +40,7 @@ class StatefulEnv(gym.Env[ObsT, ActT]):
     _failure: tuple[str, str] | None  # message and code
     _log: ReplayLog | None = None
     _twin: gym.Env[Any, Any] | None = None
+    _fingerprint: tuple[dict[str, Any], str] = {}, ""
 
     # -- what a world implements ------------------------------------------------------------------
 
@@ -96,7 +98,10 @@ class StatefulEnv(gym.Env[ObsT, ActT]):
             "max_steps": self.max_steps,
             **self._config(),
         }
-        return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:16]
+        if config != self._fingerprint[0]:  # searches ask for it at every step
+            text = json.dumps(config, sort_keys=True)
+            self._fingerprint = copied(config), hashlib.sha256(text.encode()).hexdigest()[:16]
+        return self._fingerprint[1]
 
     def clone_state(self) -> Snapshot:
         """A snapshot from which this env, or another of equal fingerprint, can go on exactly.
@@ -138,13 +143,13 @@ class StatefulEnv(gym.Env[ObsT, ActT]):
                 self._guarded(lambda: self._set_state(snapshot.state))
         finally:
             failure = self._failure
-            self.np_random.bit_generator.state = snapshot.rng
+            self._set_rng_state(snapshot.rng)
             self._last, self._seen, self._listed, self._failure = snapshot.status
             self._failure = failure or self._failure
 
     def _replay(self, log: ReplayLog) -> None:
         assert self.task is not None
-        self.np_random.bit_generator.state = log.rng
+        self._set_rng_state(log.rng)
         started = self._start(self.task)
         observation: Any = started.observation if isinstance(started, Outcome) else started
         for i, digest in enumerate(log.digests):
@@ -161,6 +166,11 @@ class StatefulEnv(gym.Env[ObsT, ActT]):
     def _rng_state(self) -> dict[str, Any]:
         # A copy: NumPy builds the dict anew at each access, but its arrays may be shared.
         return copied(dict(self.np_random.bit_generator.state))
+
+    def _set_rng_state(self, state: dict[str, Any]) -> None:
+        generator = set_state(self.np_random, state)
+        if generator is not self._np_random:  # another instance may have another kind of generator
+            self.np_random = generator
 
     def close(self) -> None:
         """Release the second instance that a replay world uses for branches, if there is one."""

@@ -24,14 +24,16 @@ def fresh_state(state: RngState, *key: int | str) -> RngState:
     Returns:
         A state of the same kind of generator; equal for equal arguments.
     """
-    digest = hashlib.sha256(repr((_plain(state), *key)).encode()).digest()
     kind = state["bit_generator"]
-    if kind in ("PCG64", "PCG64DXSM"):  # any state and any odd increment is one of theirs
-        words = {
+    words = kind in ("PCG64", "PCG64DXSM")  # any state and any odd increment is one of theirs
+    text = repr((state if words else _plain(state), *key))
+    digest = hashlib.sha256(text.encode()).digest()
+    if words:
+        own = {
             "state": int.from_bytes(digest[:16], "big"),
             "inc": int.from_bytes(digest[16:], "big") | 1,
         }
-        return {**state, "has_uint32": 0, "uinteger": 0, "state": words}
+        return {**state, "has_uint32": 0, "uinteger": 0, "state": own}
     return dict(_bit_generator(kind, digest).state)
 
 

@@ -298,7 +298,10 @@ class Copier:
 
 def with_fresh_noise(states: tuple[LayerState, ...], stream: int) -> tuple[LayerState, ...]:
     """The same states, but the generators in them have other randomness to come."""
-    if not any(state.copies and state.copies.noisy for state in states):
+    for state in states:
+        if state.copies is not None and state.copies.noisy:
+            break
+    else:
         return states
     memo: dict[int, Any] = {}
     fresh = []
