@@ -14,7 +14,8 @@ from dyna_gym.registration import register_world
 from dyna_gym.spaces import UnicodeText
 from dyna_gym.task import Task
 from dyna_gym.world import ParsedAction
-from tests.worlds import ACTIONS, CounterEnv, CounterWorld, NoisyEnv
+from tests.counter import ACTIONS, CounterEnv, CounterOracle, CounterWorld
+from tests.worlds import NoisyEnv
 
 
 class IgnoresSeed(CounterEnv):  # COMPLAINTS 14
@@ -23,13 +24,13 @@ class IgnoresSeed(CounterEnv):  # COMPLAINTS 14
     def _start(self, task: Task) -> str:
         IgnoresSeed.made += 1
         self.n = -IgnoresSeed.made
-        return self._text()
+        return self._observation()
 
 
 class Hashes(CounterEnv):  # COMPLAINTS 15
     def _start(self, task: Task) -> str:
         self.n = -(hash(task.id) % 1_000)
-        return self._text()
+        return self._observation()
 
 
 class GlobalRandom(CounterEnv):  # COMPLAINTS 16
@@ -116,7 +117,7 @@ class Warns(CounterEnv):
 
 
 class BadExpert(CounterEnv):
-    class oracle(CounterEnv.oracle.__class__):
+    class oracle(CounterOracle):
         def expert(self, env: Any) -> Any:
             return lambda observation, info: "dec"
 

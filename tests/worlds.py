@@ -1,25 +1,44 @@
-"""Small worlds for tests, registered as ``tests.worlds:DynaTest-...-v0``."""
+"""Small worlds for tests, one a kind, registered as ``tests.worlds:DynaTest-...-v0``."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete
 
-from dyna_gym.env import Judgement, Outcome, WorldEnv
+from dyna_gym.env import Branching, Judgement, Outcome
 from dyna_gym.errors import MachineryError
 from dyna_gym.registration import register_world
 from dyna_gym.spaces import UnicodeText
 from dyna_gym.task import Task
-from dyna_gym.world import Oracle, ParsedAction, World
+from dyna_gym.world import ParsedAction, World
+from tests import model_worlds  # registers its ids
+from tests.counter import (
+    ACTIONS,
+    STATE,
+    TO_FOUR,
+    TO_TWO,
+    CounterEnv,
+    CounterOracle,
+    CounterWorld,
+    read,
+)
 
-ACTIONS = ("inc", "dec", "wait")
-STATE = re.compile(r"n=(-?\d+) goal=(\d+)")
-TO_TWO = {"task": "counter/train/0"}
-"""Options of reset: goal 2, at most 12 steps."""
-TO_FOUR = {"task": "counter/train/2"}
+__all__ = [
+    "ACTIONS",
+    "STATE",
+    "TO_FOUR",
+    "TO_TWO",
+    "CounterEnv",
+    "CounterWorld",
+    "answer",
+    "model_worlds",
+]
 
 
 def answer(action: str, *plan: str) -> str:
@@ -28,129 +47,7 @@ def answer(action: str, *plan: str) -> str:
     return f"<think>x</think><plan>\n{lines}</plan><action>{action}</action>"
 
 
-class CounterWorld(World):
-    """Count to the goal. ``inc`` adds 1 (in noisy envs 1 or 2), ``dec`` takes 1 away."""
-
-    name = "counter"
-    rules = "A counter n must reach the goal."
-    action_help = "inc, dec or wait"
-
-    def tasks(self, split: str) -> Sequence[Task]:
-        first = {"train": 2, "eval_id": 3, "eval_ood": 5}[split]
-        return [
-            Task(
-                f"counter/{split}/{i}",
-                f"Count to {first + i % 3}.",
-                split,
-                "counter",
-                {"goal": first + i % 3, "start": 0, "max_steps": 12},
-            )
-            for i in range(12)
-        ]
-
-    def initial_abstract(self, task: Task) -> str:
-        return f"n={task.params['start']} goal={task.params['goal']}"
-
-    def parse_action(self, text: str) -> ParsedAction:
-        if not isinstance(text, str):
-            return ParsedAction(None, "unknown_action")
-        if not text.strip():
-            return ParsedAction(None, "empty_action")
-        action = text.strip().lower()
-        if action in ACTIONS:
-            return ParsedAction(action, None)
-        return ParsedAction(None, "unknown_action")
-
-    def admissible(self, state: str) -> tuple[str, ...] | None:
-        return ACTIONS
-
-    def digest(self, state: str) -> str:
-        found = STATE.search(state)
-        assert found, f"not a state: {state!r}"
-        return f"n {found[1]}"
-
-
-class CounterOracle(Oracle):
-    score_floor = 1.0
-
-    def expert(self, env: gym.Env[Any, Any]) -> Callable[[Any, dict[str, Any]], str]:
-        def act(observation: Any, info: dict[str, Any]) -> str:
-            found = STATE.search(str(observation))
-            assert found
-            return "inc" if int(found[1]) < int(found[2]) else "dec"
-
-        return act
-
-    def value(self, task: Task, state: str) -> float:
-        found = STATE.search(state)
-        assert found
-        return 0.5 ** abs(int(found[1]) - int(found[2]))
-
-
-class CounterEnv(WorldEnv[str, str]):
-    """Deterministic, with snapshots."""
-
-    metadata = {"render_modes": ["ansi"], "render_fps": 1}
-    branching = "snapshot"
-    oracle = CounterOracle()
-    world_class: type[World] = CounterWorld
-    noise = 1
-    """Largest step of ``inc``."""
-
-    def __init__(
-        self,
-        *,
-        split: str = "train",
-        tasks: Sequence[str | Task] | None = None,
-        max_steps: int | None = None,
-        render_mode: str | None = None,
-        retries: int = 2,
-    ) -> None:
-        super().__init__(
-            self.world_class(),
-            split=split,
-            tasks=tasks,
-            max_steps=max_steps,
-            render_mode=render_mode,
-            retries=retries,
-        )
-        self.observation_space = UnicodeText(100)
-        self.action_space = UnicodeText(1_000)
-        self.n = 0
-
-    def _start(self, task: Task) -> str:
-        self.n = task.params["start"]
-        return self._text()
-
-    def _text(self) -> str:
-        assert self.task is not None
-        return f"n={self.n} goal={self.task.params['goal']}"
-
-    def _apply(self, action: str) -> Outcome[str]:
-        assert self.task is not None
-        parsed = self.world.parse_action(action)
-        if parsed.action == "inc":
-            self.n += int(self.np_random.integers(1, self.noise + 1))
-        elif parsed.action == "dec":
-            self.n -= 1
-        return self._outcome(parsed.reason)
-
-    def _outcome(self, reason: str | None) -> Outcome[str]:
-        assert self.task is not None
-        solved = self.n == self.task.params["goal"]
-        return Outcome(self._text(), float(solved), solved, solved, float(solved), reason)
-
-    def _admissible(self) -> tuple[str, ...] | None:
-        return self.world.admissible(self._text())
-
-    def _get_state(self) -> Any:
-        return self.n
-
-    def _set_state(self, state: Any) -> None:
-        self.n = state
-
-    def render(self) -> str | None:  # type: ignore[override]
-        return self._text() if self.render_mode == "ansi" and self.task else None
+# -- copying and randomness ------------------------------------------------------------------------
 
 
 class NoisyEnv(CounterEnv):
@@ -179,7 +76,7 @@ class DriftingEnv(ReplayEnv):
         super()._start(task)
         DriftingEnv.starts += 1
         self.n = -DriftingEnv.starts
-        return self._text()
+        return str(self._observation())
 
 
 class PostingEnv(CounterEnv):
@@ -188,40 +85,378 @@ class PostingEnv(CounterEnv):
     branching = "none"
 
 
-class JudgedEnv(CounterEnv):
-    """Judged at the end only, as worlds with a `stop` action are."""
+class ChoosyEnv(CounterEnv):
+    """An instance says how it can be copied."""
 
-    def _outcome(self, reason: str | None) -> Outcome[str]:
-        return Outcome(self._text(), invalid_reason=reason)
+    def __init__(self, *, branching: Branching = "none", **settings: Any) -> None:
+        super().__init__(**settings)
+        self.branching = branching
 
-    def _finalize(self) -> Judgement | None:
-        assert self.task is not None
-        solved = self.n == self.task.params["goal"]
-        return Judgement(5.0 * solved, solved, 1.0 if solved else 0.25)
+
+class LiveEnv(CounterEnv):
+    """As a live site: starts and steps differ whatever the seed, and instances say so."""
+
+    clock = itertools.count()
+
+    def __init__(
+        self, *, live: bool = True, branching: Branching = "none", **settings: Any
+    ) -> None:
+        super().__init__(**settings)
+        self.nondeterministic = live
+        self.branching = branching
+
+    def _start(self, task: Task) -> str:
+        super()._start(task)
+        self.n -= self._weather()
+        return str(self._observation())
+
+    def _apply(self, action: str) -> Outcome[str]:
+        if self.world.parse_action(action).action == "inc" and self.n < -1:
+            self.n += self._weather()
+        return super()._apply(action)
+
+    def _weather(self) -> int:
+        return next(LiveEnv.clock) % 3 // 2 if self.nondeterministic else 0
+
+
+# -- machinery -------------------------------------------------------------------------------------
 
 
 class FlakyEnv(CounterEnv):
-    """Fails at the calls of its machinery whose numbers (from 0, since it was made) are given."""
+    """Fails at the calls of its machinery whose numbers (from 0, since it was made) are given.
 
-    def __init__(self, *, fail_at: Sequence[int] = (), **settings: Any) -> None:
+    Args:
+        fail_at: Numbers of the calls that fail.
+        hooks: What needs the machinery, of `start`, `apply`, `admissible`, `finalize` and `set_state`.
+        partial: An action has acted before it fails.
+    """
+
+    def __init__(
+        self,
+        *,
+        fail_at: Sequence[int] = (),
+        hooks: Sequence[str] = ("start", "apply"),
+        partial: bool = False,
+        **settings: Any,
+    ) -> None:
         super().__init__(**settings)
-        self.backoff_s = 0.0
-        self.fail_at = frozenset(fail_at)
+        self.fail_at, self.hooks = frozenset(fail_at), frozenset(hooks)
+        self.partial = partial
         self.calls = 0
+        self.acted = 0
+        """How often an action has reached the world."""
 
-    def _work(self) -> None:
+    def _work(self, hook: str, retry: bool = False) -> None:
+        if hook not in self.hooks:
+            return
         self.calls += 1
         if self.calls - 1 in self.fail_at:
-            raise MachineryError(f"call {self.calls - 1} failed", retry=True)
+            code = "judge" if hook == "finalize" else "machinery"
+            raise MachineryError(f"call {self.calls - 1} failed", code=code, retry=retry)
 
-    def _start(self, task: Task) -> str:
-        self._work()
+    def _start(self, task: Task) -> Any:
+        self._work("start")
         return super()._start(task)
 
+    def _apply(self, action: Any) -> Outcome[Any]:
+        if not self.partial:
+            self._work("apply", retry=True)
+        outcome = super()._apply(action)
+        self.acted += 1
+        if self.partial:
+            self._work("apply")
+        return outcome
+
+    def _admissible(self) -> tuple[str, ...] | None:
+        self._work("admissible")
+        return super()._admissible()
+
+    def _finalize(self) -> Judgement | None:
+        self._work("finalize")
+        return super()._finalize()
+
+    def _set_state(self, state: Any) -> None:
+        self._work("set_state")
+        super()._set_state(state)
+
+
+class JudgedEnv(FlakyEnv):
+    """Judged at the end only, by a judge that can fail, as worlds with a `stop` action are."""
+
+    def __init__(self, *, hooks: Sequence[str] = ("finalize",), **settings: Any) -> None:
+        super().__init__(hooks=hooks, **settings)
+        self.judged = 0
+
+    def _outcome(self, reason: str | None) -> Outcome[str]:
+        return Outcome(str(self._observation()), invalid_reason=reason)
+
+    def _finalize(self) -> Judgement | None:
+        super()._finalize()
+        self.judged += 1
+        solved = self.n == self.goal
+        said = {"verdict": "right" if solved else f"{self.n} is not {self.goal}"}
+        return Judgement(5.0 * solved, solved, 1.0 if solved else 0.25, said)
+
+
+# -- what a world may say --------------------------------------------------------------------------
+
+
+class DeltaWorld(CounterWorld):
+    """The state adds up what the pages say of each action."""
+
+    start = re.compile(r"You stand at (-?\d+) and want (\d+)\.")
+    moves = {"Up.": 1, "Up by two.": 2, "Down.": -1, "Nothing moved.": 0}
+
+    def initial_abstract(self, task: Task) -> str:
+        return f"{super().initial_abstract(task)} last=none"
+
+    def abstract(self, previous: str | None, action: Any, observation: Any) -> str:
+        if previous is None:
+            found = self.start.fullmatch(observation)
+            assert found, observation
+            return f"n={found[1]} goal={found[2]} last=none"
+        parsed = self.parse_action(action)
+        if parsed.action is None:
+            return previous
+        n, goal = read(previous)
+        return f"n={n + self.moves[observation]} goal={goal} last={parsed.action}"
+
+
+class DeltaEnv(NoisyEnv):
+    """Its observations are pages that say what an action did; the abstract state is another text."""
+
+    world_class = DeltaWorld
+
+    def _start(self, task: Task) -> str:
+        self.moved: int | None = None
+        return str(super()._start(task))
+
     def _apply(self, action: str) -> Outcome[str]:
-        self._work()
-        return super()._apply(action)
+        before = self.n
+        outcome = super()._apply(action)
+        self.moved = self.n - before
+        return outcome._replace(observation=self._observation())
+
+    def _observation(self) -> str:
+        if self.moved is None:
+            return f"You stand at {self.n} and want {self.goal}."
+        return next(page for page, move in DeltaWorld.moves.items() if move == self.moved)
+
+    def _get_state(self) -> Any:
+        return self.n, self.moved
+
+    def _set_state(self, state: Any) -> None:
+        self.n, self.moved = state
 
 
-for _name in ("Counter", "Noisy", "Replay", "Drifting", "Posting", "Judged", "Flaky"):
-    register_world(f"DynaTest-{_name}-v0", f"tests.worlds:{_name}Env")
+class OpenWorld(CounterWorld):
+    """Any number can be added: the set of actions has no end."""
+
+    action_help = "add K, for any whole number K from -99 to 99"
+    pattern = re.compile(r"add (-?\d{1,2})")
+
+    def parse_action(self, text: str) -> ParsedAction:
+        if not isinstance(text, str):
+            return ParsedAction(None, "unknown_action")
+        if not text.strip():
+            return ParsedAction(None, "empty_action")
+        found = self.pattern.fullmatch(text.strip())
+        return ParsedAction(found[0], None) if found else ParsedAction(None, "unknown_action")
+
+    def admissible(self, state: str) -> None:
+        read(state)
+
+    def candidates(self, state: str) -> tuple[str, ...]:
+        n, goal = read(state)
+        return tuple(f"add {k}" for k in sorted({1, 2, -1, goal - n}))
+
+
+class _OpenOracle(CounterOracle):
+    def expert(self, env: gym.Env[Any, Any]) -> Callable[[Any, dict[str, Any]], str]:
+        def act(observation: Any, info: dict[str, Any]) -> str:
+            n, goal = read(info["state"])
+            return f"add {goal - n}"
+
+        return act
+
+
+class OpenEnv(CounterEnv):
+    """Its actions are unbounded; the world has candidates."""
+
+    world_class = OpenWorld
+    oracle = _OpenOracle()
+
+    def _apply(self, action: str) -> Outcome[str]:
+        parsed = self.world.parse_action(action)
+        if parsed.action:
+            self.n += int(parsed.action.removeprefix("add "))
+        return self._outcome(parsed.reason)
+
+
+class ChattyWorld(CounterWorld):
+    """Says why in its own words: below -2 one cannot go."""
+
+    reasons = {"too_low": "the counter cannot go below -2"}
+
+    def admissible(self, state: str) -> tuple[str, ...]:
+        return ("inc", "wait") if read(state)[0] <= -2 else ACTIONS
+
+
+class ChattyEnv(CounterEnv):
+    """Has info keys and invalid reasons of its own, and ends its session by itself."""
+
+    world_class = ChattyWorld
+
+    def __init__(self, *, patience: int = 5, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.patience = patience
+        self.waits = 0
+        self.heard: list[str] = []
+
+    def _config(self) -> dict[str, Any]:
+        return {"patience": self.patience}
+
+    def _start(self, task: Task) -> Outcome[str]:
+        self.waits, self.heard = 0, []
+        return Outcome(super()._start(task), extras=self._extras())
+
+    def _apply(self, action: str) -> Outcome[str]:
+        if self.n <= -2 and self.world.parse_action(action).action == "dec":
+            return self._outcome("too_low")._replace(extras=self._extras())
+        outcome = super()._apply(action)
+        if outcome.invalid_reason is None:
+            self.heard.append(self.world.parse_action(action).action or "")
+            self.waits += self.heard[-1] == "wait"
+        tired = self.waits >= self.patience and not outcome.terminated
+        return outcome._replace(truncated=tired, extras=self._extras())
+
+    def _extras(self) -> dict[str, Any]:
+        # The list is the env's own and grows: who reads info must not see that.
+        return {"heard": list(self.heard), "where": {"n": np.array([self.n])}}
+
+    def _get_state(self) -> Any:
+        return self.n, self.waits, tuple(self.heard)
+
+    def _set_state(self, state: Any) -> None:
+        self.n, self.waits, heard = state
+        self.heard = list(heard)
+
+
+# -- pictures and numbers --------------------------------------------------------------------------
+
+
+class PageWorld(CounterWorld):
+    def abstract(self, previous: str | None, action: Any, observation: Any) -> str:
+        return str(observation["page"])
+
+
+class PageEnv(CounterEnv):
+    """Observes a page and a picture of it."""
+
+    metadata = {"render_modes": ["ansi", "rgb_array"], "render_fps": 1}
+    world_class = PageWorld
+    picture = "screen"
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.observation_space = Dict(
+            page=UnicodeText(100), screen=Box(0, 255, (4, 16, 3), np.uint8)
+        )
+
+    def _observation(self) -> Any:
+        screen = np.zeros((4, 16, 3), np.uint8)
+        screen[:2, : max(0, self.n)] = 255
+        screen[2:, : self.goal] = (0, 255, 0)
+        return {"page": f"n={self.n} goal={self.goal}", "screen": screen}
+
+    def render(self) -> Any:
+        if self.render_mode == "rgb_array" and self.task:
+            return self._observation()["screen"]
+        return super().render()
+
+
+class NumberWorld(CounterWorld):
+    def abstract(self, previous: str | None, action: Any, observation: Any) -> str:
+        return "n={} goal={}".format(*observation)
+
+
+class NumberEnv(CounterEnv):
+    """Numbers in and out: no text for an agent that writes."""
+
+    world_class = NumberWorld
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.observation_space = Box(-1_000, 1_000, (2,), np.int64)  # type: ignore[assignment]
+        self.action_space = Discrete(len(ACTIONS))  # type: ignore[assignment]
+
+    def _observation(self) -> Any:
+        return np.array([self.n, self.goal])
+
+    def _apply(self, action: Any) -> Outcome[Any]:
+        return super()._apply(ACTIONS[int(action)])
+
+
+# -- simulators of the counter ---------------------------------------------------------------------
+
+
+class ShortEnv(CounterEnv):
+    """Ends at 1, wherever the goal is."""
+
+    def _outcome(self, reason: str | None) -> Outcome[str]:
+        return super()._outcome(reason)._replace(terminated=self.n >= 1)
+
+
+class TightEnv(CounterEnv):
+    """Gives two steps, whatever the task says."""
+
+    def __init__(self, *, max_steps: int | None = 2, **settings: Any) -> None:
+        super().__init__(max_steps=max_steps, **settings)
+
+
+class AnywhereEnv(NoisyEnv):
+    """Starts in any state, and remembers how it was told to."""
+
+    starts_anywhere = True
+    told: tuple[str, Any] = ("", ())
+
+    def _start_from(self, task: Task, state: str, history: Any) -> str:
+        self.told = (state, tuple(history))
+        self.n = read(state)[0]
+        return str(self._observation())
+
+
+# -- shared data -----------------------------------------------------------------------------------
+
+
+class HeavyWorld(CounterWorld):
+    """A catalogue that takes long to build and is large."""
+
+    built = 0
+
+    def __init__(self, size: int = 1_000) -> None:
+        type(self).built += 1
+        self.catalogue = [f"item {i}" for i in range(size)]
+
+
+class HeavyEnv(CounterEnv):
+    """Shares its world with all envs of the same settings."""
+
+    world_class = HeavyWorld
+
+    def __init__(self, *, size: int = 1_000, **settings: Any) -> None:
+        self.size = size
+        super().__init__(**settings)
+
+    def _make_world(self) -> World:
+        return self.world_class.shared(size=self.size)
+
+    def _config(self) -> dict[str, Any]:
+        return {"size": self.size}
+
+
+for _env in list(globals().values()):
+    if isinstance(_env, type) and issubclass(_env, CounterEnv):
+        register_world(
+            f"DynaTest-{_env.__name__.removesuffix('Env')}-v0", f"tests.worlds:{_env.__name__}"
+        )
