@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dyna_gym.registration import register_all
@@ -21,6 +23,23 @@ except PackageNotFoundError:  # a checkout that was never installed
 
 __all__ = ["__version__", "make_agent_env", "register_all"]
 
+
+def _check_links() -> None:
+    # In a checkout three folders are symbolic links; Git on Windows and some unpackers write them as text files.
+    for name in ("envs", "wrappers", "trainers"):
+        link = Path(__file__).with_name(name)
+        if not link.is_file():
+            continue
+        spec = find_spec(f"dyna_gym.{name}")  # an editable installation knows the folder itself
+        if spec is None or Path(spec.origin or "").parent != link.parents[1] / name:
+            raise ImportError(
+                f"{link} is a text file, expected a symbolic link to ../{name}: this copy of the repository was made "
+                "without symbolic links. Either install it (`pip install .` in its folder, which needs no links), or "
+                "clone it with `git clone -c core.symlinks=true` (on Windows with developer mode switched on)"
+            )
+
+
+_check_links()
 register_all()
 
 

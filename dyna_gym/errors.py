@@ -7,6 +7,22 @@ person who wrote the program, or a machine that failed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+EXTRAS = {
+    "train": (
+        "torch",
+        "transformers",
+        "tokenizers",
+        "accelerate",
+        "safetensors",
+        "tyro",
+        "matplotlib",
+    )
+}
+"""Packages that modules of dyna_gym import, by the optional extra that installs them."""
+
 
 class DynaGymError(Exception):
     """Base of all errors that dyna_gym raises itself."""
@@ -78,3 +94,19 @@ class MissingExtra(DynaGymError, ImportError):
             f'Install it with: pip install "dyna-gym[{extra}]"'
         )
         self.package, self.extra = package, extra
+
+
+@contextmanager
+def needs(extra: str, purpose: str) -> Iterator[None]:
+    """Imports of an optional extra stand in here.
+
+    Raises:
+        MissingExtra: One of its packages is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS[extra]:
+            raise
+        raise MissingExtra(package, extra, purpose) from error

@@ -26,8 +26,8 @@ from dyna_gym.errors import (
     DynaGymError,
     DynaGymWarning,
     MachineryError,
-    MissingExtra,
     TrainingDiverged,
+    needs,
 )
 
 _FOLLOWS = "DYNA_GYM_FOLLOWS_STDIN"
@@ -138,18 +138,15 @@ def exit_code(call: Callable[[], Any]) -> int:
 
 def tell_error(error: Exception) -> int:
     """Print the one line of an error; returns 1 where no other setting would have helped, else 2."""
-    text = f"{type(error).__name__}: {error}" if isinstance(error, OSError) else str(error)
-    if isinstance(error, MissingExtra):
-        text = str(error)
+    ours = isinstance(error, (DynaGymError, gym.error.Error))
+    text = str(error) if ours else f"{type(error).__name__}: {error}"
     print(f"error: {' '.join(text.split())}", file=sys.stderr)
     return 1 if isinstance(error, (MachineryError, TrainingDiverged)) else 2
 
 
 def _parse(args: type, description: str | None) -> Any:
-    try:
+    with needs("train", __name__):
         import tyro
-    except ModuleNotFoundError as error:
-        raise MissingExtra("tyro", "train", "a trainer's command line") from error
     told = io.StringIO()
     try:
         with contextlib.redirect_stderr(told):  # where tyro draws boxes of many lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from dyna_gym.errors import MissingExtra
+from dyna_gym.errors import needs
 from dyna_gym.files import read_rows
 
 PANELS = (
@@ -28,10 +28,8 @@ def plot_curves(runs: Mapping[str, Path], target: Path) -> None:
         runs: Name -> ``metrics.jsonl``.
         target: PNG file to write.
     """
-    try:
+    with needs("train", __name__):
         from matplotlib.figure import Figure  # no pyplot: it would pick a display
-    except ModuleNotFoundError as error:
-        raise MissingExtra("matplotlib", "train", "a picture of the learning curves") from error
 
     read = {name: list(read_rows(path)) for name, path in runs.items() if path.exists()}
     seen = {key for rows in read.values() for row in rows for key in row}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import torch
+from dyna_gym.errors import needs
+
+with needs("train", __name__):
+    import torch
 
 MAX_LOG_RATIO = 5.0
 """Bound of the log-ratio inside the KL estimate, in nats."""

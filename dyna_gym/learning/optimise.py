@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
-from accelerate import Accelerator
 
+from dyna_gym.errors import needs
 from dyna_gym.learning.losses import clipped_surrogate, kl_estimate, token_mean
 from dyna_gym.learning.rows import Row, fill_old_logprobs, minibatches, pad
 from dyna_gym.policies.base import TrainablePolicy
+
+with needs("train", __name__):
+    import torch
+    from accelerate import Accelerator
 
 
 @dataclass

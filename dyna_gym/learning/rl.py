@@ -10,8 +10,8 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import torch
 
+from dyna_gym.errors import needs
 from dyna_gym.learning.advantages import group_advantages
 from dyna_gym.learning.collect import collect, split_failed
 from dyna_gym.learning.optimise import Learner
@@ -19,6 +19,9 @@ from dyna_gym.learning.rows import Row, episode_rows
 from dyna_gym.policies.base import TrainablePolicy
 from dyna_gym.task import Task
 from dyna_gym.trajectory import Trajectory
+
+with needs("train", __name__):
+    import torch
 
 
 @dataclass

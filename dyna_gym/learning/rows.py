@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
+from dyna_gym.errors import needs
 from dyna_gym.policies.base import TrainablePolicy, as_messages
 from dyna_gym.trajectory import Trajectory
+
+with needs("train", __name__):
+    import torch
 
 
 @dataclass

@@ -8,16 +8,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
-from safetensors.torch import load_file, save_file
-from transformers import LlamaConfig, LlamaModel
 
-from dyna_gym.errors import ConfigError
+from dyna_gym.errors import ConfigError, needs
 from dyna_gym.policies.vocabulary import build_tokenizer
 from dyna_gym.progress import counted
 from dyna_gym.task import Task
 from dyna_gym.trajectory import Trajectory
 from dyna_gym.world import World
+
+with needs("train", __name__):
+    import torch
+    from safetensors.torch import load_file, save_file
+    from transformers import LlamaConfig, LlamaModel
 
 
 def value_labels(

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dyna_gym.errors import ConfigError, DynaGymError, MissingExtra
+from dyna_gym.errors import ConfigError, DynaGymError
 from dyna_gym.policies.base import Message, Policy, TrainablePolicy, as_messages
 from dyna_gym.policies.simple import AggregatorPolicy, ExpertPolicy, RandomPolicy
 from dyna_gym.world import World
@@ -38,12 +38,7 @@ _HEAVY = {"NanoPolicy": "nano", "TransformersPolicy": "transformers"}
 def __getattr__(name: str) -> Any:
     if name not in _HEAVY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        return getattr(import_module(f"{__name__}.{_HEAVY[name]}"), name)
-    except ModuleNotFoundError as error:
-        if error.name not in ("torch", "transformers", "tokenizers"):
-            raise
-        raise MissingExtra(error.name, "train", name) from error
+    return getattr(import_module(f"{__name__}.{_HEAVY[name]}"), name)
 
 
 def load_policy(folder: str | Path, **settings: Any) -> TrainablePolicy:

@@ -10,14 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-import torch
-from transformers.utils import logging
-
-from dyna_gym.errors import ConfigError
+from dyna_gym.errors import ConfigError, needs
 from dyna_gym.policies.base import Message, TrainablePolicy
 from dyna_gym.policies.decoding import generate
 from dyna_gym.policies.scoring import score_rows
 from dyna_gym.responses import Response
+
+with needs("train", __name__):
+    import torch
+    from transformers.utils import logging
 
 SETTINGS_FILE = "policy.json"
 

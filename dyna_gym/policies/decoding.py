@@ -6,9 +6,12 @@ import inspect
 from collections.abc import Collection, Sequence
 from typing import Any
 
-import torch
-from transformers import Cache, DynamicCache
-from transformers.cache_utils import DynamicLayer
+from dyna_gym.errors import needs
+
+with needs("train", __name__):
+    import torch
+    from transformers import Cache, DynamicCache
+    from transformers.cache_utils import DynamicLayer
 
 COMPACT_BELOW = 0.75
 """Finished rows are taken out of the batch once less than this share of its rows is alive."""

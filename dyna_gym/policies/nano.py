@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors.torch import load_file
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-
-from dyna_gym.errors import ConfigError
+from dyna_gym.errors import ConfigError, needs
 from dyna_gym.policies.base import Message, text_only
 from dyna_gym.policies.causal import CausalPolicy, saved_settings
 from dyna_gym.policies.vocabulary import build_tokenizer
 from dyna_gym.world import World
+
+with needs("train", __name__):
+    import torch
+    from safetensors.torch import load_file
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 _PROMPT_END = "<think>\n"
 """The prompt ends with what every response begins with, like a chat template that opens it."""

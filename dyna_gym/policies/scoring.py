@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
+from dyna_gym.errors import needs
+
+with needs("train", __name__):
+    import torch
 
 
 def score_rows(

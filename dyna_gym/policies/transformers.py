@@ -7,12 +7,13 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
-from dyna_gym.errors import ConfigError
+from dyna_gym.errors import ConfigError, needs
 from dyna_gym.policies.base import Message, text_only
 from dyna_gym.policies.causal import CausalPolicy, quiet_files, saved_settings
+
+with needs("train", __name__):
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
 _MAX_NEW_TOKENS = 512
 _OPENING = "<think>"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from dyna_gym.errors import needs
 from dyna_gym.responses import REASONS
 from dyna_gym.world import World
 
@@ -39,8 +40,9 @@ def build_tokenizer(world: World) -> Any:
     Returns:
         A `transformers.PreTrainedTokenizerFast`.
     """
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
+    with needs("train", __name__):
+        from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+        from transformers import PreTrainedTokenizerFast
 
     pieces = [PAD, END, UNKNOWN, *dict.fromkeys((*_FORMAT, *world.vocabulary()))]
     tokenizer = Tokenizer(models.WordLevel({p: i for i, p in enumerate(pieces)}, unk_token=UNKNOWN))
