@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from dyna_gym.errors import ConfigError, needs
+from dyna_gym.learning.optimise import StepGuard
+from dyna_gym.policies.causal import check_finite
 from dyna_gym.policies.vocabulary import build_tokenizer
 from dyna_gym.progress import counted
 from dyna_gym.task import Task
@@ -107,8 +109,18 @@ class ValueModel:
         seed: int,
         progress: str | None = None,
     ) -> list[float]:
-        """Train on (state, label) pairs; returns the loss of each step."""
+        """Train on (state, label) pairs; returns the loss of each step.
+
+        Raises:
+            TrainingDiverged: Losses or gradients were not finite for some steps in a row.
+        """
         optimizer = torch.optim.AdamW(self._modules.parameters(), lr=lr)
+        weights = list(self._modules.parameters())
+        guard = StepGuard(
+            optimizer,
+            torch.Tensor.backward,
+            lambda: torch.nn.utils.clip_grad_norm_(weights, max_norm=1.0),
+        )
         rng = np.random.default_rng(seed)
         target = torch.tensor(list(labels), dtype=torch.float32)
         losses = []
@@ -116,10 +128,7 @@ class ValueModel:
             picks = rng.integers(len(states), size=min(batch, len(states)))
             logits = self._logits([states[i] for i in picks])
             loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, target[picks])
-            optimizer.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(self._modules.parameters(), 1.0)
-            optimizer.step()
+            guard.step(loss)
             losses.append(float(loss.detach()))
         return losses
 
@@ -135,6 +144,7 @@ class ValueModel:
 
     def save(self, folder: str | Path) -> None:
         """Write weights (safetensors) and settings."""
+        check_finite(self._modules)
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
         save_file(self._modules.state_dict(), path / "value.safetensors")

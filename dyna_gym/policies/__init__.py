@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dyna_gym.errors import ConfigError, DynaGymError
-from dyna_gym.policies.base import Message, Policy, TrainablePolicy, as_messages
+from dyna_gym.errors import ConfigError, DynaGymError, MissingExtra
+from dyna_gym.files import read_json
+from dyna_gym.policies.base import (
+    Message,
+    Policy,
+    PromptForm,
+    TrainablePolicy,
+    as_messages,
+    choose_form,
+)
 from dyna_gym.policies.simple import AggregatorPolicy, ExpertPolicy, RandomPolicy
 from dyna_gym.world import World
 
@@ -22,10 +29,12 @@ __all__ = [
     "Message",
     "NanoPolicy",
     "Policy",
+    "PromptForm",
     "RandomPolicy",
     "TrainablePolicy",
     "TransformersPolicy",
     "as_messages",
+    "choose_form",
     "load_policy",
     "make_policy",
 ]
@@ -38,32 +47,51 @@ _HEAVY = {"NanoPolicy": "nano", "TransformersPolicy": "transformers"}
 def __getattr__(name: str) -> Any:
     if name not in _HEAVY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HEAVY[name]}"), name)
+    try:
+        return getattr(import_module(f"{__name__}.{_HEAVY[name]}"), name)
+    except MissingExtra as error:  # say what was asked for, not which module met the gap
+        raise MissingExtra(error.package, error.extra, name) from error
 
 
-def load_policy(folder: str | Path, **settings: Any) -> TrainablePolicy:
+def load_policy(
+    folder: str | Path, *, world: World | None = None, **settings: Any
+) -> TrainablePolicy:
     """Load what `TrainablePolicy.save` wrote, or any Hugging Face causal chat model.
 
     Args:
         folder: The folder (or, for a Hugging Face model, its name).
+        world: The world that it is to act in, which is checked; None: not known yet.
         settings: Passed on to the policy: ``temperature``, ``max_new_tokens``, ``seed`` and so on.
+
+    Raises:
+        ConfigError: It cannot be loaded, or was made for another world.
     """
     marker = Path(folder) / "policy.json"
-    kind = json.loads(marker.read_text())["kind"] if marker.exists() else "transformers"
+    told = read_json(marker) if marker.exists() else {"kind": "transformers"}
+    kind = told.get("kind") if isinstance(told, dict) else told
     if kind == "nano":
-        return __getattr__("NanoPolicy").load(folder, **settings)
-    if kind == "transformers":
-        try:
-            return __getattr__("TransformersPolicy")(str(folder), **settings)
-        except (OSError, ValueError) as error:
-            if isinstance(error, DynaGymError):
-                raise
-            told = str(error).split("\n", 1)[0]
-            raise ConfigError(
-                f"policy: got {str(folder)!r}, expected a folder that a policy was saved to or the name of "
-                f"a Hugging Face model ({told})"
-            ) from error
-    raise ConfigError(f"{marker}: got kind {kind!r}, expected 'nano' or 'transformers'")
+        policy = __getattr__("NanoPolicy").load(folder, **settings)
+    elif kind == "transformers":
+        policy = _load_transformers(str(folder), settings)
+    else:
+        raise ConfigError(f"{marker}: got kind {kind!r}, expected 'nano' or 'transformers'")
+    if world is not None:
+        policy.check_world(world)
+    return policy
+
+
+def _load_transformers(name: str, settings: dict[str, Any]) -> TrainablePolicy:
+    kind = __getattr__("TransformersPolicy")
+    try:
+        return kind(name, **settings)
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        if isinstance(error, DynaGymError):
+            raise
+        told = str(error).split("\n", 1)[0]
+        raise ConfigError(
+            f"policy: got {name!r}, expected a folder that a policy was saved to or the name of "
+            f"a Hugging Face model ({told})"
+        ) from error
 
 
 def make_policy(
@@ -97,4 +125,4 @@ def make_policy(
             f"policy: got {name!r}, expected 'random', 'expert', 'aggregate' or an existing folder "
             "of a saved policy"
         )
-    return load_policy(name, seed=seed, **settings)
+    return load_policy(name, world=world, seed=seed, **settings)

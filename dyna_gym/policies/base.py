@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dyna_gym.errors import ConfigError
+from dyna_gym.errors import ConfigError, DynaGymWarning
 from dyna_gym.generators import generator_state, set_generator_state
 from dyna_gym.responses import Response
 
 if TYPE_CHECKING:
     import torch
+
+    from dyna_gym.world import World
 
 Message = dict[str, Any]
 """``{"role": "system" | "user" | "assistant", "content": str | list}``.
@@ -90,12 +94,58 @@ class Policy(ABC):
             set_generator_state(getattr(self, name), own)
 
 
+@dataclass(frozen=True)
+class PromptForm:
+    """How prompts are written; a policy reads best what it was trained on."""
+
+    style: str = "full"
+    """`full` or `compact`; see `dyna_gym.prompts`."""
+    history: int = 2
+    """Past steps in the prompt, at most (h)."""
+
+
+def choose_form(policy: Any, style: str | None = None, history: int | None = None) -> PromptForm:
+    """How to write the prompts of a policy: as it was trained, or as told by hand.
+
+    Args:
+        policy: Any policy; what it was trained on, if it knows, is the default.
+        style: Style told by hand, or None.
+        history: Past steps told by hand, or None.
+
+    Warns:
+        DynaGymWarning: What is told by hand contradicts what the policy was trained on.
+    """
+    own: PromptForm | None = getattr(policy, "prompt_form", None)
+    base = own or PromptForm()
+    form = PromptForm(
+        base.style if style is None else style, base.history if history is None else history
+    )
+    if own is not None and form != own:
+        warnings.warn(
+            f"the policy was trained on prompts of style {own.style!r} with history {own.history}, and now gets "
+            f"{form.style!r} with {form.history}: expect it to do worse. Leave style and history out to use its own",
+            DynaGymWarning,
+            stacklevel=2,
+        )
+    return form
+
+
 class TrainablePolicy(Policy):
     """A policy whose responses can be scored and whose parameters can be trained."""
 
     temperature: float
     """Sampling temperature; 0 is greedy."""
     max_new_tokens: int
+    """Longest response, in tokens."""
+    prompt_form: PromptForm | None = None
+    """How the prompts were written that it was trained on; saved with it. None: not known."""
+
+    def check_world(self, world: World) -> None:
+        """Check that the policy can read and write the texts of a world.
+
+        Raises:
+            ConfigError: It was made for another one.
+        """
 
     @abstractmethod
     def encode(self, messages: Sequence[Message]) -> tuple[int, ...]:

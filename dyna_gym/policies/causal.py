@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
-import json
+import warnings
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
-from dyna_gym.errors import ConfigError, needs
-from dyna_gym.policies.base import Message, TrainablePolicy
+from dyna_gym.errors import ConfigError, DynaGymWarning, TrainingDiverged, needs
+from dyna_gym.files import read_json, write_json
+from dyna_gym.policies.base import Message, PromptForm, TrainablePolicy
 from dyna_gym.policies.decoding import generate
 from dyna_gym.policies.scoring import score_rows
 from dyna_gym.responses import Response
@@ -57,6 +60,12 @@ class CausalPolicy(TrainablePolicy):
         self.temperature, self.max_new_tokens = float(temperature), int(max_new_tokens)
         self._max_batch = int(max_batch)
         self._end_ids, self._pad = tuple(end_ids), pad_id
+        if self.context is not None and max_new_tokens >= self.context:
+            raise ConfigError(
+                f"max_new_tokens: got {max_new_tokens}, expected less than the model's context of {self.context} "
+                "tokens, in which the prompt must have room, too"
+            )
+        self.counts: Counter[str] = Counter()
         device = next(model.parameters()).device
         self._generator = torch.Generator(device=device).manual_seed(seed)
 
@@ -73,15 +82,62 @@ class CausalPolicy(TrainablePolicy):
         """All weights."""
         return self._model.parameters()
 
-    @abstractmethod
+    @property
+    def context(self) -> int | None:
+        """Tokens that the model can read, prompt and response together; None where it does not say."""
+        config = self._model.config.get_text_config(decoder=True)
+        return getattr(config, "max_position_embeddings", None)
+
     def encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """Token ids of a conversation, ready for the response to follow."""
+        return self._encode_all([messages])[0]
+
+    @abstractmethod
+    def _encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """Token ids of a conversation, whatever its length."""
+
+    def _encode_all(self, conversations: Sequence[Sequence[Message]]) -> list[tuple[int, ...]]:
+        """Encode, and tell once of each kind what the model cannot read as it is.
+
+        A prompt that leaves no room for a response in the model's context loses its beginning. `counts` goes on
+        counting: ``prompts``, ``unknown_prompts``, ``unknown_tokens``, ``long_prompts``.
+        """
+        prompts = [self._encode(messages) for messages in conversations]
+        unk = self.tokenizer.unk_token_id
+        unknown = [] if unk is None else [n for p in prompts if (n := p.count(unk))]
+        room = None if self.context is None else max(1, self.context - self.max_new_tokens)
+        long = [] if room is None else [n for p in prompts if (n := len(p)) > room]
+        if unknown and not self.counts["unknown_prompts"]:
+            told = (
+                f"{sum(unknown):,} of {sum(map(len, prompts)):,} tokens of {len(prompts):,} prompts"
+            )
+            warnings.warn(
+                f"{told} are unknown to the policy, which reads {self.tokenizer.unk_token!r} in their place: the "
+                "prompts are of another style, history or world than it was made for. This is told once",
+                DynaGymWarning,
+                stacklevel=3,
+            )
+        if long and not self.counts["long_prompts"]:
+            warnings.warn(
+                f"{len(long):,} of {len(prompts):,} prompts are longer than {room:,} tokens (up to {max(long):,}), "
+                f"which is what {self.max_new_tokens:,} new tokens leave of a context of {self.context:,}: their "
+                "beginnings are cut off. This is told once",
+                DynaGymWarning,
+                stacklevel=3,
+            )
+        self.counts.update(
+            prompts=len(prompts),
+            unknown_prompts=len(unknown),
+            unknown_tokens=sum(unknown),
+            long_prompts=len(long),
+        )
+        return prompts if room is None else [p[-room:] for p in prompts]
 
     def act(
         self, messages: Sequence[Sequence[Message]], infos: Sequence[dict[str, Any]]
     ) -> list[Response]:
         """Generate a response for each row."""
-        prompts = [self.encode(m) for m in messages]
+        prompts = self._encode_all(messages)
         responses: list[Response] = []
         for start in range(0, len(prompts), self._max_batch):
             chunk = prompts[start : start + self._max_batch]
@@ -107,20 +163,39 @@ class CausalPolicy(TrainablePolicy):
         return score_rows(self._model, prompt_ids, token_ids, self._pad)
 
     def save(self, folder: str) -> None:
-        """Write weights (safetensors), config and tokenizer."""
+        """Write weights (safetensors), config and tokenizer, and what the policy knows of itself.
+
+        Raises:
+            TrainingDiverged: A weight is NaN or infinite; nothing is written.
+        """
+        check_finite(self._model)
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
         with quiet_files():
             self._model.save_pretrained(path)
         self.tokenizer.save_pretrained(path)
-        settings = {"kind": self.kind, "max_new_tokens": self.max_new_tokens}
-        (path / SETTINGS_FILE).write_text(json.dumps(settings))
+        form = None if self.prompt_form is None else asdict(self.prompt_form)
+        settings = {
+            "kind": self.kind,
+            "max_new_tokens": self.max_new_tokens,
+            "context": self.context,
+        }
+        write_json(path / SETTINGS_FILE, {**settings, "prompt_form": form, **self._more_settings()})
+
+    def _more_settings(self) -> dict[str, Any]:
+        return {}
+
+    def _recall(self, settings: dict[str, Any]) -> None:
+        """Take what `save` wrote."""
+        form = settings.get("prompt_form")
+        self.prompt_form = None if form is None else PromptForm(**form)
 
     def copy(self) -> Self:
         """A frozen copy."""
         other = copy.copy(self)
         other._model = copy.deepcopy(self._model).requires_grad_(False)
         other._generator = torch.Generator(device=self._generator.device).manual_seed(0)
+        other.counts = Counter()
         return other
 
 
@@ -140,4 +215,23 @@ def quiet_files() -> Iterator[None]:
 def saved_settings(folder: str | Path) -> dict[str, Any]:
     """What `CausalPolicy.save` wrote beside the weights; empty if it did not write the folder."""
     file = Path(folder) / SETTINGS_FILE
-    return json.loads(file.read_text()) if file.exists() else {}
+    if not file.exists():
+        return {}
+    found = read_json(file)
+    if not isinstance(found, dict):
+        raise ConfigError(f"{file}: got {found!r}, expected what a policy's `save` wrote")
+    return found
+
+
+def check_finite(model: torch.nn.Module) -> None:
+    """Check that no weight is NaN or infinite.
+
+    Raises:
+        TrainingDiverged: One is.
+    """
+    for name, weight in model.named_parameters():
+        if not torch.isfinite(weight).all():
+            raise TrainingDiverged(
+                f"the weights {name} are not finite: the training has diverged and they are not saved. Go on from "
+                "an earlier checkpoint with a lower learning rate"
+            )

@@ -14,6 +14,7 @@ from dyna_gym.world import World
 
 with needs("train", __name__):
     import torch
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
@@ -73,6 +74,7 @@ class NanoPolicy(CausalPolicy):
         with torch.random.fork_rng(devices=[]):  # the global generator stays as it is
             torch.manual_seed(seed)
             model = LlamaForCausalLM(config)
+        self.world_name = world.name
         self._adopt(model, tokenizer, seed, temperature, max_new_tokens, max_batch)
 
     def _adopt(
@@ -96,7 +98,7 @@ class NanoPolicy(CausalPolicy):
         )
         self._text = [tokenizer.decode([i]) for i in range(len(tokenizer))]
 
-    def encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
+    def _encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """Tokens of the messages' texts, then of what opens a response."""
         read = text_only(messages, "NanoPolicy")
         text = "".join(str(m["content"]) for m in read) + _PROMPT_END
@@ -122,14 +124,54 @@ class NanoPolicy(CausalPolicy):
         max_new_tokens: int | None = None,
         max_batch: int = 256,
     ) -> NanoPolicy:
-        """Read what `save` wrote."""
-        with torch.random.fork_rng(devices=[]):
-            model = LlamaForCausalLM(LlamaConfig.from_pretrained(folder))
-        weights = load_file(Path(folder) / "model.safetensors")
-        model.load_state_dict({**weights, "lm_head.weight": weights["model.embed_tokens.weight"]})
-        tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+        """Read what `save` wrote.
+
+        Raises:
+            ConfigError: The folder does not hold a whole NanoPolicy.
+        """
+        settings = saved_settings(folder)
+        try:
+            with torch.random.fork_rng(devices=[]):
+                model = LlamaForCausalLM(LlamaConfig.from_pretrained(folder))
+            weights = load_file(Path(folder) / "model.safetensors")
+            embedding = weights["model.embed_tokens.weight"]
+            model.load_state_dict({**weights, "lm_head.weight": embedding})
+            tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+            limit = settings["max_new_tokens"] if max_new_tokens is None else max_new_tokens
+            name = settings["world"]
+        except (OSError, RuntimeError, KeyError, ValueError, SafetensorError) as error:
+            told = f"{type(error).__name__}: {error}".split("\n", 1)[0]
+            raise ConfigError(
+                f"policy: got {str(folder)!r}, expected a folder that NanoPolicy.save wrote ({told})"
+            ) from error
         policy = cls.__new__(cls)
-        if max_new_tokens is None:
-            max_new_tokens = saved_settings(folder)["max_new_tokens"]
-        policy._adopt(model, tokenizer, seed, temperature, max_new_tokens, max_batch)
+        policy.world_name = name
+        policy._adopt(model, tokenizer, seed, temperature, limit, max_batch)
+        policy._recall(settings)
         return policy
+
+    def _more_settings(self) -> dict[str, Any]:
+        return {"world": self.world_name}
+
+    def check_world(self, world: World) -> None:
+        """Check that the policy has a token for each piece of the world's texts.
+
+        Raises:
+            ConfigError: It was made for another world, or the same with other settings.
+        """
+        have = self.tokenizer.get_vocab()
+        try:
+            lacking = [piece for piece in world.vocabulary() if piece not in have]
+        except NotImplementedError as error:
+            raise ConfigError(f"policy: {error}") from None
+        if self.world_name == world.name and not lacking:
+            return
+        told = (
+            f", without tokens for {len(lacking)} of its pieces, such as {lacking[0]!r}"
+            if lacking
+            else ""
+        )
+        raise ConfigError(
+            f"policy: got a NanoPolicy of the world {self.world_name!r}, expected one of {world.name!r}{told}; use "
+            "the world and the settings that it was trained with"
+        )

@@ -30,7 +30,8 @@ class TransformersPolicy(CausalPolicy):
     Args:
         model_name: Name on the Hub, or a folder (such as `save` wrote).
         temperature: Sampling temperature; 0 is greedy.
-        max_new_tokens: Longest response, in tokens; default: what `save` wrote, else 512.
+        max_new_tokens: Longest response, in tokens; default: what `save` wrote, else 512, or half of a smaller
+            context.
         seed: Seed of the sampling generator.
         device: Where the model runs; default: ``cuda`` if there is one, else ``cpu``.
         dtype: Weights' type, such as ``float32`` or ``bfloat16``.
@@ -64,9 +65,11 @@ class TransformersPolicy(CausalPolicy):
         with quiet_files() if Path(model_name).is_dir() else nullcontext():  # downloads show a bar
             model: Any = AutoModelForCausalLM.from_pretrained(model_name, dtype=weights)
         model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        settings = saved_settings(model_name)
         if max_new_tokens is None:
-            max_new_tokens = saved_settings(model_name).get("max_new_tokens", _MAX_NEW_TOKENS)
+            max_new_tokens = settings.get("max_new_tokens")
         self._adopt(model, tokenizer, temperature, max_new_tokens, seed, max_batch)
+        self._recall(settings)
 
     @classmethod
     def from_model(
@@ -75,7 +78,7 @@ class TransformersPolicy(CausalPolicy):
         tokenizer: Any,
         *,
         temperature: float = 1.0,
-        max_new_tokens: int = _MAX_NEW_TOKENS,
+        max_new_tokens: int | None = None,
         seed: int = 0,
         max_batch: int = 16,
     ) -> TransformersPolicy:
@@ -85,7 +88,7 @@ class TransformersPolicy(CausalPolicy):
             model: A Hugging Face causal language model.
             tokenizer: Its tokenizer, with a chat template.
             temperature: Sampling temperature; 0 is greedy.
-            max_new_tokens: Longest response, in tokens.
+            max_new_tokens: Longest response, in tokens; default 512, or half of a smaller context.
             seed: Seed of the sampling generator.
             max_batch: Rows generated at once, at most.
         """
@@ -99,10 +102,13 @@ class TransformersPolicy(CausalPolicy):
         model: Any,
         tokenizer: Any,
         temperature: float,
-        max_new_tokens: int,
+        max_new_tokens: int | None,
         seed: int,
         max_batch: int,
     ) -> None:
+        self._model = model
+        if max_new_tokens is None:
+            max_new_tokens = min(_MAX_NEW_TOKENS, (self.context or 2 * _MAX_NEW_TOKENS) // 2)
         self._turn_end, end_ids = _end_tokens(model, tokenizer)
         pad = tokenizer.pad_token_id
         # Whether the template opens the thinking, so that a response does not.
@@ -120,7 +126,7 @@ class TransformersPolicy(CausalPolicy):
             max_batch=max_batch,
         )
 
-    def encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
+    def _encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """Tokens of the conversation under the chat template, up to where the response begins."""
         return _tokens(
             self.tokenizer, _render(self.tokenizer, text_only(messages, "TransformersPolicy"))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from dyna_gym.learning.optimise import Learner
+from dyna_gym.errors import DynaGymWarning, TrainingDiverged
+from dyna_gym.learning.optimise import MAX_SKIPPED, Learner
 from dyna_gym.learning.rows import Row, episode_rows, fill_old_logprobs, minibatches, pad
 from dyna_gym.policies.base import TrainablePolicy
 from dyna_gym.responses import Response
@@ -239,6 +243,115 @@ def test_gradients_are_clipped_and_the_rate_can_be_set() -> None:
         not torch.equal(now, then) for now, then in zip(policy.parameters(), before, strict=True)
     ]
     assert all(moved)
+
+
+# -- steps that are not finite ----------------------------------------------------------------------
+
+Poison = Callable[[TrainablePolicy], None]
+
+
+def _nan_loss(policy: TrainablePolicy) -> None:
+    score = policy.score
+
+    def spoiled(*args: Any) -> Any:
+        logprobs, mask = score(*args)
+        return logprobs * float("nan"), mask
+
+    policy.score = spoiled  # type: ignore[method-assign]
+
+
+def _infinite_loss(policy: TrainablePolicy) -> None:
+    score = policy.score
+
+    def spoiled(*args: Any) -> Any:
+        logprobs, mask = score(*args)
+        return logprobs + float("inf"), mask
+
+    policy.score = spoiled  # type: ignore[method-assign]
+
+
+def _nan_gradient(policy: TrainablePolicy) -> None:
+    weight = next(iter(policy.parameters()))
+    weight.register_hook(lambda grad: grad * float("nan"))
+
+
+def _infinite_gradient(policy: TrainablePolicy) -> None:
+    weight = next(iter(policy.parameters()))
+    weight.register_hook(lambda grad: grad.clone().fill_(float("inf")))
+
+
+POISONS = [_nan_loss, _infinite_loss, _nan_gradient, _infinite_gradient]
+
+
+@pytest.mark.parametrize("poison", POISONS)
+@pytest.mark.parametrize("kind", ["imitate", "reinforce"])
+def test_a_step_that_is_not_finite_is_skipped_counted_and_told(poison: Poison, kind: str) -> None:
+    policy = nano()
+    rows = all_rows(policy, make_episodes(policy, [2, 2]), [1.0, -1.0])
+    learner = Learner(policy, lr=1e-2)
+    learner.imitate(rows)  # the optimiser has moments now
+    before = [p.detach().clone() for p in policy.parameters()]
+    moments = copy.deepcopy(learner.optimizer.state_dict())
+    poison(policy)
+    found = {"skipped_steps": 1.0}
+    update = (
+        learner.imitate
+        if kind == "imitate"
+        else lambda rows: found.update(reinforce(learner, rows))
+    )
+    with pytest.warns(DynaGymWarning, match=r"step with loss .* was skipped"):
+        update(rows)
+    assert found["skipped_steps"] == 1
+    assert all(math.isfinite(v) for v in found.values())
+    assert learner.skipped == 1
+    for now, then in zip(policy.parameters(), before, strict=True):
+        assert torch.equal(now, then)
+    after = learner.optimizer.state_dict()
+    for key, state in moments["state"].items():
+        assert all(torch.equal(state[k], after["state"][key][k]) for k in state)
+
+
+@pytest.mark.filterwarnings("ignore::dyna_gym.errors.DynaGymWarning")
+@pytest.mark.parametrize("poison", POISONS)
+def test_a_few_in_a_row_end_the_training(poison: Poison) -> None:
+    policy = nano()
+    rows = all_rows(policy, make_episodes(policy, [2]), [1.0])
+    learner = Learner(policy, lr=1e-3)
+    poison(policy)
+    for _ in range(MAX_SKIPPED - 1):
+        learner.imitate(rows)
+    with pytest.raises(TrainingDiverged, match="5th in a row"):
+        learner.imitate(rows)
+
+
+@pytest.mark.filterwarnings("ignore::dyna_gym.errors.DynaGymWarning")
+def test_single_bad_steps_do_not_end_it_and_means_are_of_good_ones() -> None:
+    policy = nano()
+    rows = all_rows(policy, make_episodes(policy, [2, 2, 2]), [1.0, -1.0, 0.5])
+    learner, bad, calls = Learner(policy, lr=1e-3), [True], [0]
+    weight = next(iter(policy.parameters()))
+
+    def every_other(grad: torch.Tensor) -> torch.Tensor:
+        calls[0] += 1
+        return grad * float("nan") if bad[0] and calls[0] % 2 else grad
+
+    weight.register_hook(every_other)
+    found = [reinforce(learner, rows, minibatch=1) for _ in range(3)]
+    assert sum(f["skipped_steps"] for f in found) == learner.skipped == 9
+    assert all(math.isfinite(v) for f in found for v in f.values())
+    assert all(bool(torch.isfinite(p).all()) for p in policy.parameters())
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_weights_that_are_not_finite_are_never_saved(tmp_path: Path, value: float) -> None:
+    policy = nano()
+    policy.save(str(tmp_path / "policy"))
+    before = (tmp_path / "policy" / "model.safetensors").read_bytes()
+    with torch.no_grad():
+        next(iter(policy.parameters()))[0, 0] = value
+    with pytest.raises(TrainingDiverged, match="not finite"):
+        policy.save(str(tmp_path / "policy"))
+    assert (tmp_path / "policy" / "model.safetensors").read_bytes() == before
 
 
 # -- rows -------------------------------------------------------------------------------------------
