@@ -80,17 +80,13 @@ def _items(value: dict[Any, Any], memo: dict[int, Any]) -> dict[Any, Any]:
 
 
 def fits(present: Any, saved: Any) -> bool:
-    """Whether `fill` can make the one equal to the other."""
+    """Whether `fill` can make an object equal to a copy that was made of it."""
     if type(present) is not type(saved) or type(present) not in MUTABLE:
         return False
     if isinstance(present, np.ndarray):
         same = present.shape == saved.shape and present.dtype == saved.dtype
         return same and present.flags.writeable and not present.dtype.hasobject
-    if isinstance(present, np.random.Generator):
-        return type(present.bit_generator) is type(saved.bit_generator)
-    if isinstance(present, defaultdict):
-        return present.default_factory is saved.default_factory
-    return not isinstance(present, deque) or present.maxlen == saved.maxlen
+    return True
 
 
 def fill(present: Any, saved: Any, memo: dict[int, Any]) -> None:

@@ -13,7 +13,7 @@ import gymnasium as gym
 import numpy as np
 
 from dyna_gym.errors import BranchError, MachineryError, ReplayDiverged, StateMismatch
-from dyna_gym.generators import set_state
+from dyna_gym.generators import same_state, set_state
 from dyna_gym.outcome import ObsT, Outcome, ReplayLog, Snapshot, copied
 from dyna_gym.task import Task
 from dyna_gym.world import World
@@ -138,7 +138,7 @@ class StatefulEnv(gym.Env[ObsT, ActT]):
         self.task, self._failure = snapshot.task, None
         try:
             if self.branching == "replay":
-                self._guarded(lambda: self._replay(snapshot.state))
+                self._guarded(lambda: self._replay(snapshot.state, snapshot.rng))
             else:
                 self._guarded(lambda: self._set_state(snapshot.state))
         finally:
@@ -147,8 +147,9 @@ class StatefulEnv(gym.Env[ObsT, ActT]):
             self._last, self._seen, self._listed, self._failure = snapshot.status
             self._failure = failure or self._failure
 
-    def _replay(self, log: ReplayLog) -> None:
+    def _replay(self, log: ReplayLog, rng: dict[str, Any]) -> None:
         assert self.task is not None
+        reseeded = dict(log.reseeded)
         self._set_rng_state(log.rng)
         started = self._start(self.task)
         observation: Any = started.observation if isinstance(started, Outcome) else started
@@ -159,9 +160,13 @@ class StatefulEnv(gym.Env[ObsT, ActT]):
                     f"task {self.task.id}: observation {i} of {len(log.actions)} differs from the "
                     "recorded one; the world is not deterministic and cannot be branched"
                 )
+            if i in reseeded:
+                self._set_rng_state(reseeded[i])
             if i < len(log.actions):
                 observation = self._apply(log.actions[i]).observation
-        self._log = log
+        if not same_state(self._rng_state(), rng):  # a branch with randomness of its own
+            reseeded[len(log.actions)] = rng
+        self._log = log._replace(reseeded=tuple(reseeded.items()))
 
     def _rng_state(self) -> dict[str, Any]:
         # A copy: NumPy builds the dict anew at each access, but its arrays may be shared.

@@ -46,6 +46,11 @@ def set_state(generator: np.random.Generator, state: RngState) -> np.random.Gene
     return generator
 
 
+def same_state(a: RngState, b: RngState) -> bool:
+    """Whether two generators go on alike."""
+    return bool(_plain(a) == _plain(b))
+
+
 def refresh(generator: Any, *key: int | str) -> None:
     """Give a generator other randomness, in place, that depends on its state and ``key``.
 

@@ -79,6 +79,8 @@ class ReplayLog(NamedTuple):
     actions: tuple[Any, ...]
     digests: tuple[str, ...]
     """Digest of the first observation and of the one after each action."""
+    reseeded: tuple[tuple[int, dict[str, Any]], ...] = ()
+    """(number of actions, state of the generator): where a branch went on with other randomness."""
 
 
 def copied(value: Any) -> Any:

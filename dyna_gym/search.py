@@ -12,7 +12,7 @@ from dyna_gym.model_env import ModelEnv
 from dyna_gym.policies.base import Policy, as_messages
 from dyna_gym.responses import format_response, format_simulation, parse_response
 from dyna_gym.task import Task
-from dyna_gym.walk import Env, Rollout, SearchTree, Walk, looking_ahead
+from dyna_gym.walk import Env, Rollout, SearchTree, Walk
 
 __all__ = ["Rollout", "SearchTree", "ValueFn", "aggregate", "resim", "without_detours"]
 
@@ -58,8 +58,7 @@ def resim(
     walk = _walk_steps if follow == "step" else _walk_plans
     observed = [env.get_wrapper_attr("present")() for env in envs]
     trees = [SearchTree([], 0, []) for _ in envs]
-    with looking_ahead(envs):
-        rollouts = walk(envs, observed, proposer, breadth, depth, trees)
+    rollouts = walk(envs, observed, proposer, breadth, depth, trees)
     tasks = [info["task"] for _, info in observed]
     starts = [
         env.unwrapped.world.digest(info["state"])  # type: ignore[attr-defined]
@@ -80,21 +79,20 @@ def _walk_steps(
     trees: list[SearchTree],
 ) -> list[list[Rollout]]:
     """Ask the proposer before each action, with the prompts that the agent would see."""
-    walk = Walk(envs, breadth, trees)
     seen = [[shown] * breadth for shown in observed]
-    for _ in range(depth):
-        live = walk.live()
-        if not live:
-            break
-        answers = proposer.act(
-            [as_messages(seen[i][k][0]) for i, k in live],
-            [{**seen[i][k][1], "slot": i} for i, k in live],
-        )
-        for (i, _), answer in zip(live, answers, strict=True):
-            trees[i].tokens += len(answer.token_ids)
-        for i, k in walk.advance(live, [answer.text for answer in answers]):
-            seen[i][k] = envs[i].get_wrapper_attr("present")()
-    walk.back()
+    with Walk(envs, breadth, trees) as walk:
+        for _ in range(depth):
+            live = walk.live()
+            if not live:
+                break
+            answers = proposer.act(
+                [as_messages(seen[i][k][0]) for i, k in live],
+                [{**seen[i][k][1], "slot": i} for i, k in live],
+            )
+            for (i, _), answer in zip(live, answers, strict=True):
+                trees[i].tokens += len(answer.token_ids)
+            for i, k in walk.advance(live, [answer.text for answer in answers]):
+                seen[i][k] = envs[i].get_wrapper_attr("present")()
     return walk.rollouts
 
 
@@ -118,15 +116,15 @@ def _walk_plans(
         parsed = parse_response(answer.text)
         plan = parsed.plan or ((parsed.action,) if parsed.action else ())
         plans[n // breadth].append(plan[:depth])
-    walk = Walk([env.get_wrapper_attr("world_layers") for env in envs], breadth, trees)
-    if any(isinstance(env.unwrapped, ModelEnv) for env in envs):
-        for at in range(depth):  # step by step, so that a model is asked once for all rollouts
-            live = [(i, k) for i, k in walk.live() if at < len(plans[i][k])]
-            for _ in walk.advance(live, [plans[i][k][at] for i, k in live]):
-                pass
-    else:
-        walk.follow(plans)
-    walk.back()
+    below = [env.get_wrapper_attr("world_layers") for env in envs]
+    with Walk(below, breadth, trees) as walk:
+        if any(isinstance(env.unwrapped, ModelEnv) for env in envs):
+            for at in range(depth):  # step by step, so that a model is asked once for all rollouts
+                live = [(i, k) for i, k in walk.live() if at < len(plans[i][k])]
+                for _ in walk.advance(live, [plans[i][k][at] for i, k in live]):
+                    pass
+        else:
+            walk.follow(plans)
     return walk.rollouts
 
 

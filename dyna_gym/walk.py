@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium as gym
 
 from dyna_gym.batching import ask, world_action
-from dyna_gym.branching import StackState, clone, fresh_rng, restore
+from dyna_gym.branching import StackState, clone, fresh_rng, lookahead, restore
 from dyna_gym.errors import MachineryError
 from dyna_gym.model_env import ModelEnv
 
@@ -57,21 +57,10 @@ class SearchTree:
         ]
 
 
-@contextmanager
-def looking_ahead(envs: Sequence[Env]) -> Iterator[None]:
-    """What happens inside is no part of the episodes: no judge is asked."""
-    bases: list[Any] = [env.unwrapped for env in envs]
-    for base in bases:
-        base.looking_ahead += 1
-    try:
-        yield
-    finally:
-        for base in bases:
-            base.looking_ahead -= 1
-
-
 class Walk:
     """Rollouts from the present states of some envs; each env serves all of its own, in turn.
+
+    A context: what happens inside is no part of the episodes, and on leaving all envs are as before.
 
     Args:
         envs: What is stepped: agent envs or the layers below.
@@ -85,6 +74,17 @@ class Walk:
         # Where each rollout stands. Its noise is its own: the env's would show the future's.
         self._at = [[fresh_rng(root, k) for k in range(breadth)] for root in self._roots]
         self.rollouts = [[Rollout() for _ in range(breadth)] for _ in envs]
+        self._open = ExitStack()
+
+    def __enter__(self) -> Walk:
+        for env in self._envs:
+            self._open.enter_context(lookahead(env))
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        with self._open:
+            for i, root in enumerate(self._roots):
+                self._restore(i, root)
 
     def live(self) -> list[tuple[int, int]]:
         """(env, rollout) of those that go on."""
@@ -125,11 +125,6 @@ class Walk:
                     if self.rollouts[i][k].done or tree.error is not None:
                         break
                     _take(env, action, self.rollouts[i][k], tree)
-
-    def back(self) -> None:
-        """Put all envs back to where they were."""
-        for i, root in enumerate(self._roots):
-            self._restore(i, root)
 
     def _restore(self, i: int, state: StackState) -> bool:
         try:

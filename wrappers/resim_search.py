@@ -46,7 +46,7 @@ class ReSimSearchWrapper(LayerWrapper):
     """
 
     _changing = ("_tree",)
-    _fixed = ("_below", "_proposer", "_value", "_settings", "_recorded")
+    _fixed = ("_below", "_proposer", "_value", "_settings", "_recorded", "_rng")
 
     def __init__(
         self,
@@ -100,10 +100,11 @@ class ReSimSearchWrapper(LayerWrapper):
         self._tree: SearchTree | None = None
 
     def _more_state(self) -> Any:
-        return self._proposer.clone_rng()
+        return self._rng.bit_generator.state, self._proposer.clone_rng()
 
     def _set_more_state(self, state: Any) -> None:
-        self._proposer.restore_rng(state)
+        self._rng.bit_generator.state, proposer = state
+        self._proposer.restore_rng(proposer)
 
     @property
     def world_layers(self) -> gym.Env[Any, Any]:
