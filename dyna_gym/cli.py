@@ -157,12 +157,21 @@ def _add_check(subparsers: Subparsers) -> None:
         metavar="N",
         help="tasks a split that the expert and the idle agents play (default 5)",
     )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help="time after which a check that plays begins no new episode (default 60)",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
 def _check(args: argparse.Namespace) -> int:
     if args.episodes < 1:
         raise ConfigError(f"--episodes: got {args.episodes}, expected a whole number >= 1")
+    if not args.seconds > 0:
+        raise ConfigError(f"--seconds: got {args.seconds}, expected a number > 0")
     _require_known(args.id)
     from dataclasses import asdict
 
@@ -175,7 +184,7 @@ def _check(args: argparse.Namespace) -> int:
             say(json.dumps(asdict(result)) if args.json else _line(result))
             bar.update()
 
-        results = run_checks(args.id, episodes=args.episodes, on_result=show)
+        results = run_checks(args.id, episodes=args.episodes, seconds=args.seconds, on_result=show)
     failed = sum(not result.passed for result in results)
     if not args.json:
         passed = sum(result.status == "passed" for result in results)

@@ -15,7 +15,16 @@ from dyna_gym.errors import (
     TaskTypeError,
     UnknownTask,
 )
-from dyna_gym.outcome import Judgement, ObsT, Outcome, ReplayLog, Snapshot, copied, plain_data
+from dyna_gym.outcome import (
+    Judgement,
+    ObsT,
+    Outcome,
+    ReplayLog,
+    Snapshot,
+    copied,
+    own_keys,
+    plain_data,
+)
 from dyna_gym.spaces import blank
 from dyna_gym.task import SPLITS, Task, find_task
 from dyna_gym.world import World
@@ -196,6 +205,7 @@ class WorldEnv(StatefulEnv[ObsT, ActT]):
     def spec(self, spec: Any) -> None:
         if spec is not None:
             spec.kwargs = plain_data(spec.kwargs)
+            spec.nondeterministic |= self.nondeterministic  # Gymnasium asks the spec
         self._spec = spec
 
     _spec: Any = None
@@ -294,6 +304,7 @@ class WorldEnv(StatefulEnv[ObsT, ActT]):
 
     def _take(self, outcome: Outcome[ObsT], action: ActT | None) -> None:
         """Make an outcome the present one."""
+        own_keys(outcome.extras)
         self._last = outcome
         if self._failure is not None:
             self._listed = None
@@ -349,7 +360,7 @@ class WorldEnv(StatefulEnv[ObsT, ActT]):
             self._last = self._last._replace(
                 success=judgement.success,
                 score=judgement.score,
-                extras={**self._last.extras, **judgement.extras},
+                extras={**self._last.extras, **own_keys(judgement.extras)},
             )
         return judgement
 

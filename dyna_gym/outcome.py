@@ -8,6 +8,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from dyna_gym.errors import ConfigError
 from dyna_gym.task import Task
 
 ObsT = TypeVar("ObsT")
@@ -29,6 +30,27 @@ INFO_KEYS = frozenset(
     }
 )
 """Keys of ``info`` that `WorldEnv` fills itself; a world's ``extras`` have others."""
+
+LAYER_KEYS = frozenset(
+    {
+        "observation",
+        "action",
+        "notes",
+        "phase",
+        "futures",
+        "draft",
+        "plan_reason",
+        "lookahead_steps",
+        "search",
+        "plain_prompt",
+        "retried",
+        "slot",
+        "episode",
+        "final_obs",
+        "final_info",
+    }
+)
+"""Keys of ``info`` that wrappers, collectors and Gymnasium's vector envs add."""
 
 
 class Outcome(NamedTuple, Generic[ObsT]):
@@ -81,6 +103,21 @@ class ReplayLog(NamedTuple):
     """Digest of the first observation and of the one after each action."""
     reseeded: tuple[tuple[int, dict[str, Any]], ...] = ()
     """(number of actions, state of the generator): where a branch went on with other randomness."""
+
+
+def own_keys(extras: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A world's extras, which must not hide what others look for under the same key.
+
+    Raises:
+        ConfigError: They have a key that is taken.
+    """
+    taken = sorted(extras.keys() & (INFO_KEYS | LAYER_KEYS)) if extras else ()
+    if taken:
+        raise ConfigError(
+            f"extras: got the keys {taken}, which `info` has already; expected keys of the world's own: "
+            "rename them"
+        )
+    return extras
 
 
 def copied(value: Any) -> Any:

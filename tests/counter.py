@@ -74,7 +74,7 @@ class CounterOracle(Oracle):
     def expert(self, env: gym.Env[Any, Any]) -> Callable[[Any, dict[str, Any]], str]:
         def act(observation: Any, info: dict[str, Any]) -> str:
             n, goal = read(info["state"])
-            return "inc" if n < goal else "dec"
+            return "inc" if n < goal else "dec" if n > goal else "wait"
 
         return act
 

@@ -365,7 +365,7 @@ class PageEnv(CounterEnv):
 
     def _observation(self) -> Any:
         screen = np.zeros((4, 16, 3), np.uint8)
-        screen[:2, : max(0, self.n)] = 255
+        screen[:2, self.n % 16] = 255
         screen[2:, : self.goal] = (0, 255, 0)
         return {"page": f"n={self.n} goal={self.goal}", "screen": screen}
 
@@ -403,12 +403,16 @@ class NumberEnv(CounterEnv):
 class ShortEnv(CounterEnv):
     """Ends at 1, wherever the goal is."""
 
+    oracle = None
+
     def _outcome(self, reason: str | None) -> Outcome[str]:
         return super()._outcome(reason)._replace(terminated=self.n >= 1)
 
 
 class TightEnv(CounterEnv):
     """Gives two steps, whatever the task says."""
+
+    oracle = None
 
     def __init__(self, *, max_steps: int | None = 2, **settings: Any) -> None:
         super().__init__(max_steps=max_steps, **settings)

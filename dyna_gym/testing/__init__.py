@@ -1,17 +1,14 @@
 """Checks that every env of dyna_gym passes, for authors of worlds.
 
-Derive your env from `dyna_gym.env.WorldEnv`, register it with a string entry point and
-`TaskTimeLimit`, and let the checks tell what is missing::
+Derive your env from `dyna_gym.env.WorldEnv`, register it, and let the checks tell what is missing::
 
     # my_package/__init__.py
-    import gymnasium as gym
-    from gymnasium.envs.registration import WrapperSpec
+    from dyna_gym.registration import register_world
 
-    entry_point = "dyna_gym.wrappers.time_limit:TaskTimeLimit"
-    limit = WrapperSpec("TaskTimeLimit", entry_point, {"default": 30})
-    gym.register("MyWorld-v0", "my_package.env:MyEnv", additional_wrappers=(limit,))
+    register_world("MyWorld-v0", "my_package.env:MyEnv", budget=30)
 
-From a shell, one line a check::
+``budget`` is the step budget of tasks that have none of their own; a world that a model plays
+(`dyna_gym.model_env.ModelEnv`) is registered with ``batched=True``. From a shell, one line a check::
 
     dyna-gym check my_package:MyWorld-v0
 
@@ -33,26 +30,36 @@ The checks need no GPU, no network beyond what the env itself uses, and some sec
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dyna_gym.testing.acting import (
-    check_expert,
+    check_action_space,
     check_hostile_responses,
     check_hostile_text,
-    check_idle_agents,
     check_info,
-    check_random_agent,
     check_returned_values,
 )
+from dyna_gym.testing.agents import check_expert, check_idle_agents, check_random_agent
 from dyna_gym.testing.common import ContractError, NotApplicable
 from dyna_gym.testing.copying import (
     check_branch,
     check_clone,
     check_deepcopy_and_pickle,
     check_second_instance,
+)
+from dyna_gym.testing.lookahead import (
+    check_broken_draft,
+    check_drafts_are_not_judged,
+    check_drafts_hide_noise,
+)
+from dyna_gym.testing.models import (
+    check_lockstep_agents,
+    check_lockstep_vector,
+    check_requests,
 )
 from dyna_gym.testing.seeding import (
     check_global_rng,
@@ -64,14 +71,14 @@ from dyna_gym.testing.seeding import (
     check_unseeded_reset,
 )
 from dyna_gym.testing.stacks import check_spec_round_trip, check_wrappers_forward
+from dyna_gym.testing.state import check_state, check_world_is_shared
 from dyna_gym.testing.vectors import (
-    accepts_episodes,
     check_autoreset,
     check_group_reset,
     check_shared_memory,
     check_sync_equals_async,
 )
-from dyna_gym.testing.worlds import check_splits, check_world_texts
+from dyna_gym.testing.worlds import check_grammar, check_splits
 
 Check = Callable[..., str]
 
@@ -85,16 +92,25 @@ CHECKS: tuple[Check, ...] = (
     check_two_processes,
     check_global_rng,
     check_splits,
-    check_world_texts,
+    check_grammar,
+    check_state,
+    check_world_is_shared,
     check_clone,
     check_second_instance,
     check_branch,
     check_deepcopy_and_pickle,
     check_spec_round_trip,
     check_wrappers_forward,
+    check_action_space,
     check_hostile_text,
     check_hostile_responses,
     check_returned_values,
+    check_drafts_are_not_judged,
+    check_drafts_hide_noise,
+    check_broken_draft,
+    check_requests,
+    check_lockstep_agents,
+    check_lockstep_vector,
     check_idle_agents,
     check_random_agent,
     check_expert,
@@ -135,8 +151,19 @@ class CheckResult:
         return self.status != "failed"
 
 
+def _accepted(check: Check, **settings: Any) -> dict[str, Any]:
+    """Those of the settings that are given and that the check has."""
+    names = inspect.signature(check).parameters
+    return {k: v for k, v in settings.items() if v is not None and k in names}
+
+
 def run_check(
-    check: Check, env_id: str, *, episodes: int | None = None, **make_kwargs: Any
+    check: Check,
+    env_id: str,
+    *,
+    episodes: int | None = None,
+    seconds: float | None = None,
+    **make_kwargs: Any,
 ) -> CheckResult:
     """Run one check and report how it went instead of raising.
 
@@ -144,11 +171,10 @@ def run_check(
         check: One of `CHECKS`.
         env_id: A registered id, also with its module before it (``module:id``).
         episodes: Tasks a split that agents play, for the checks that play; default theirs.
+        seconds: Time after which a check that plays begins nothing new; default theirs, a minute.
         make_kwargs: Arguments of ``gymnasium.make``.
     """
-    settings = dict(make_kwargs)
-    if episodes is not None and accepts_episodes(check):
-        settings["episodes"] = episodes
+    settings = {**make_kwargs, **_accepted(check, episodes=episodes, seconds=seconds)}
     started = time.perf_counter()
     try:
         status, detail = "passed", check(env_id, **settings)
@@ -167,6 +193,7 @@ def run_checks(
     *,
     checks: Sequence[Check] = CHECKS,
     episodes: int | None = None,
+    seconds: float | None = None,
     on_result: Callable[[CheckResult], None] | None = None,
     **make_kwargs: Any,
 ) -> list[CheckResult]:
@@ -176,6 +203,7 @@ def run_checks(
         env_id: A registered id, also with its module before it (``module:id``).
         checks: Which; default all.
         episodes: Tasks a split that agents play, for the checks that play; default theirs.
+        seconds: Time after which a check that plays begins nothing new; default theirs, a minute.
         on_result: Called after each check, for instance to show progress.
         make_kwargs: Arguments of ``gymnasium.make``.
 
@@ -190,7 +218,7 @@ def run_checks(
     """
     results = []
     for check in checks:
-        results.append(run_check(check, env_id, episodes=episodes, **make_kwargs))
+        results.append(run_check(check, env_id, episodes=episodes, seconds=seconds, **make_kwargs))
         if on_result is not None:
             on_result(results[-1])
     return results
@@ -199,19 +227,20 @@ def run_checks(
 class EnvContractTests:
     """Mixin for test classes (pytest or unittest): one test method a check.
 
-    Subclasses set ``env_id`` and may set ``make_kwargs``, ``episodes`` and ``skip`` (names of
-    checks without ``check_``).
+    Subclasses set ``env_id`` and may set ``make_kwargs``, ``episodes``, ``seconds`` and ``skip`` (names
+    of checks without ``check_``).
     """
 
     env_id: ClassVar[str]
     make_kwargs: ClassVar[dict[str, Any]] = {}
     episodes: ClassVar[int] = 3
+    seconds: ClassVar[float] = 60.0
     skip: ClassVar[tuple[str, ...]] = ()
 
     def _run(self, check: Check) -> None:
         if check.__name__.removeprefix("check_") in self.skip:
             raise NotApplicable("left out by this test class")
-        settings = {"episodes": self.episodes} if accepts_episodes(check) else {}
+        settings = _accepted(check, episodes=self.episodes, seconds=self.seconds)
         check(self.env_id, **settings, **self.make_kwargs)
 
 

@@ -1,24 +1,16 @@
-"""What the checks share: errors, a comparable form of what envs return, and ways to act."""
+"""What the checks share: errors, hostile texts, and a comparable form of what envs return."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import unittest
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 
-from dyna_gym.env import WorldEnv
-from dyna_gym.spaces import UnicodeText
-from dyna_gym.task import SPLITS, Task
-
-Env = gym.Env[Any, Any]
-MAX_STEPS = 1_000
-"""Longest episode that a check plays where neither the env nor the task has a budget."""
+from dyna_gym.task import Task
 
 NONSENSE = ("", "zzz", "do the impossible now", "¿qué? 中文 🙂")
 """Texts that are no action of any world."""
@@ -144,116 +136,3 @@ def steps_of(result: tuple[Any, ...]) -> dict[str, Any]:
     """What `step` returned, described and named."""
     names = ("observation", "reward", "terminated", "truncated", "info")
     return {name: describe(x) for name, x in zip(names, result, strict=True)}
-
-
-# -- making and acting -----------------------------------------------------------------------------
-
-
-@contextmanager
-def made(env_id: str, **make_kwargs: Any) -> Iterator[Env]:
-    """``gym.make`` that closes the env at the end and insists on a `WorldEnv`."""
-    env = gym.make(env_id, **make_kwargs)
-    try:
-        require(
-            isinstance(env.unwrapped, WorldEnv),
-            f"{env_id} is a {type(env.unwrapped).__name__}",
-            "a subclass of dyna_gym.env.WorldEnv",
-            "derive the env class from WorldEnv",
-        )
-        yield env
-    finally:
-        env.close()
-
-
-def world_env(env: Env) -> WorldEnv[Any, Any]:
-    """The env at the bottom, typed."""
-    base = env.unwrapped
-    assert isinstance(base, WorldEnv)
-    return base
-
-
-def is_text(env: Env) -> bool:
-    """Whether the env observes and takes text."""
-    return isinstance(env.observation_space, UnicodeText) and isinstance(
-        env.action_space, UnicodeText
-    )
-
-
-def require_text(env: Env) -> None:
-    """Leave the check out for envs that do not speak text."""
-    if not is_text(env):
-        raise NotApplicable("the env's spaces are not UnicodeText")
-
-
-def listed_actions(env: Env, observation: Any, info: Mapping[str, Any]) -> tuple[str, ...]:
-    """The admissible actions, or the world's candidates where the set is unbounded."""
-    actions = info["admissible_actions"]
-    if actions is None:
-        actions = world_env(env).world.candidates(str(info.get("observation", observation)))
-    return tuple(actions)
-
-
-def pick_action(
-    env: Env, observation: Any, info: Mapping[str, Any], rng: np.random.Generator
-) -> Any:
-    """An action that depends on ``rng`` only: mostly a listed one, at times nonsense."""
-    if not isinstance(env.action_space, UnicodeText):
-        env.action_space.seed(int(rng.integers(2**31)))
-        return env.action_space.sample()
-    number = int(rng.integers(2**31))
-    actions = listed_actions(env, observation, info)
-    if not actions or rng.random() < 0.15:
-        return NONSENSE[number % len(NONSENSE)]
-    return actions[number % len(actions)]
-
-
-def play(env: Env, seed: int, steps: int, action_seed: int | None = None) -> list[dict[str, Any]]:
-    """Reset with the seed and act; everything that came back, described.
-
-    An episode that ends is followed by a reset without a seed, as training loops do.
-    """
-    rng = np.random.default_rng([seed if action_seed is None else action_seed, 1])
-    observation, info = env.reset(seed=seed)
-    rows: list[dict[str, Any]] = [{"observation": describe(observation), "info": describe(info)}]
-    for _ in range(steps):
-        action = pick_action(env, observation, info, rng)
-        result = env.step(action)
-        rows.append({"action": describe(action), **steps_of(result)})
-        observation, info = result[0], result[4]
-        if result[2] or result[3]:
-            observation, info = env.reset()
-            rows.append({"observation": describe(observation), "info": describe(info)})
-    return rows
-
-
-def go_on(env: Env, actions: Sequence[Any]) -> list[dict[str, Any]]:
-    """Take the actions until they or the episode end."""
-    rows = []
-    for action in actions:
-        rows.append(steps_of(env.step(action)))
-        if rows[-1]["terminated"] or rows[-1]["truncated"]:
-            break
-    return rows
-
-
-def sample_tasks(env: Env, split: str, count: int) -> list[Task]:
-    """At most ``count`` tasks of a split, spread over it."""
-    tasks = world_env(env).world.tasks(split)
-    if not len(tasks):
-        return []
-    picks = np.unique(np.linspace(0, len(tasks) - 1, count).astype(int))
-    return [tasks[int(i)] for i in picks]
-
-
-def all_splits(env: Env) -> list[str]:
-    """Names of the splits that have tasks."""
-    return [split for split in SPLITS if len(world_env(env).world.tasks(split))]
-
-
-def episode_limit(env: Env, task: Task) -> int:
-    """Steps after which an episode of the task must have ended."""
-    base = world_env(env)
-    budget = base.max_steps or task.params.get("max_steps")
-    with suppress(AttributeError):
-        budget = budget or env.get_wrapper_attr("_default")
-    return int(budget or MAX_STEPS)

@@ -12,7 +12,8 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
-from dyna_gym.testing.common import ContractError, play, require
+from dyna_gym.testing.common import ContractError, require
+from dyna_gym.testing.playing import play
 
 TIMEOUT_S = 600
 

@@ -10,16 +10,14 @@ import numpy as np
 from gymnasium.utils.env_checker import check_env
 
 from dyna_gym.errors import UnknownTask
-from dyna_gym.testing.common import (
-    NotApplicable,
-    describe,
+from dyna_gym.testing.common import require, require_equal, short
+from dyna_gym.testing.playing import (
+    fixed,
     made,
     pick_action,
     play,
-    require,
-    require_equal,
+    require_deterministic,
     sample_tasks,
-    short,
     world_env,
 )
 from dyna_gym.testing.rollout import rollouts_elsewhere
@@ -41,8 +39,7 @@ def check_gymnasium(env_id: str, **make_kwargs: Any) -> str:
 def check_two_processes(env_id: str, **make_kwargs: Any) -> str:
     """Fifty steps of several seeds are equal in two processes with other PYTHONHASHSEEDs."""
     with made(env_id, **make_kwargs) as env:
-        if world_env(env).nondeterministic:
-            raise NotApplicable("the env declares itself nondeterministic")
+        require_deterministic(env)
         spec = env.spec
     assert spec is not None
     first, second = (rollouts_elsewhere(spec, SEEDS, 50, hash_seed) for hash_seed in (1, 2))
@@ -56,7 +53,7 @@ def check_same_seed(env_id: str, **make_kwargs: Any) -> str:
     """The same seed twice gives the same first observation and task; other seeds other tasks."""
     with made(env_id, **make_kwargs) as env:
         for seed in SEEDS:
-            first, second = (describe(env.reset(seed=seed)) for _ in range(2))
+            first, second = (fixed(env, *env.reset(seed=seed)) for _ in range(2))
             fix = "call super().reset(seed=seed) first and start from the task alone"
             require_equal(first, second, f"two resets with seed {seed}", fix)
         drawn = {env.reset(seed=seed)[1]["task"].id for seed in range(20)}
@@ -74,7 +71,7 @@ def check_unseeded_reset(env_id: str, **make_kwargs: Any) -> str:
     """``reset(seed)`` and then two resets without seed are equal in two instances."""
     with made(env_id, **make_kwargs) as one, made(env_id, **make_kwargs) as two:
         for name, seed in (("the seeded", 5), ("the first unseeded", None), ("the second", None)):
-            a, b = (describe(env.reset(seed=seed)) for env in (one, two))
+            a, b = (fixed(env, *env.reset(seed=seed)) for env in (one, two))
             require_equal(a, b, f"two instances, {name} reset,", _ONLY_NP_RANDOM)
     return "a seed fixes the resets after it, too"
 
@@ -91,7 +88,7 @@ def check_task_option(env_id: str, **make_kwargs: Any) -> str:
                 got = info["task"]
                 require(got == task, f"the task {short(got.id)}", f"{task.id!r}", fix)
             what = f"task {task.id} picked by id and as Task"
-            require_equal(describe(by_id[0]), describe(by_task[0]), what, fix)
+            require_equal(fixed(env, *by_id), fixed(env, *by_task), what, fix)
         try:
             env.reset(options={"task": "no such task"})
         except UnknownTask:
@@ -110,12 +107,11 @@ def check_global_rng(env_id: str, **make_kwargs: Any) -> str:
     before = states()
     with made(env_id, **make_kwargs) as env:
         rng = np.random.default_rng(0)
-        observation, info = env.reset(seed=0)
+        _, info = env.reset(seed=0)
         for _ in range(5):
-            action = pick_action(env, observation, info, rng)
-            observation, _, terminated, truncated, info = env.step(action)
+            _, _, terminated, truncated, info = env.step(pick_action(env, info, rng))
             if terminated or truncated:
-                observation, info = env.reset()
+                _, info = env.reset()
     for name, a, b in zip(("random", "np.random"), before, states(), strict=True):
         require(
             a == b, f"another state of {name}", "the global generators untouched", _ONLY_NP_RANDOM
@@ -126,8 +122,7 @@ def check_global_rng(env_id: str, **make_kwargs: Any) -> str:
 def check_repeatable(env_id: str, **make_kwargs: Any) -> str:
     """Two instances in one process play equally, whatever was played before."""
     with made(env_id, **make_kwargs) as one, made(env_id, **make_kwargs) as two:
-        if world_env(one).nondeterministic:
-            raise NotApplicable("the env declares itself nondeterministic")
+        require_deterministic(one)
         play(two, 99, 5)  # leftovers of an episode must not show
         for seed in SEEDS:
             a, b = play(one, seed, 30), play(two, seed, 30)

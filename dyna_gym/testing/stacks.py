@@ -13,16 +13,8 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
 import dyna_gym.wrappers as layers
-from dyna_gym.testing.common import (
-    Env,
-    describe,
-    is_text,
-    made,
-    require,
-    require_equal,
-    sample_tasks,
-    world_env,
-)
+from dyna_gym.testing.common import require, require_equal
+from dyna_gym.testing.playing import Env, fixed, made, sample_tasks, takes_text, world_env
 
 _SEARCH: dict[str, Any] = {"value": "none", "breadth": 2, "depth": 2}
 
@@ -35,14 +27,14 @@ def _stacks(env_id: str, folder: str, make_kwargs: dict[str, Any]) -> dict[str, 
     """Every wrapper, and every whole stack, that this env can carry."""
     make: Callable[[], Env] = partial(gym.make, env_id, **make_kwargs)
     with made(env_id, **make_kwargs) as env:
-        text, branches = is_text(env), world_env(env).branching != "none"
+        text, branches = takes_text(env), world_env(env).branching != "none"
     special: dict[str, Callable[[], Env]] = {
         "RecordTrajectories": lambda: layers.RecordTrajectories(make(), f"{folder}/episodes.jsonl"),
         "PromptWrapper": lambda: layers.PromptWrapper(layers.ReasoningActionWrapper(make())),
         "ReSimSearchWrapper": lambda: layers.ReSimSearchWrapper(make(), **_SEARCH),
     }
     any_space = {"OutcomeReward", "SuccessReward", "TaskTimeLimit", "RecordTrajectories"}
-    any_space |= {"RetryFailedEpisodes"}
+    any_space |= {"RetryFailedEpisodes", "AbstractStateWrapper"}
     looks_ahead = {"SimRolloutWrapper", "ReSimSearchWrapper"}
     stacks: dict[str, Callable[[], Env]] = {"bare": make}
     for name in layers.__all__:
@@ -77,7 +69,7 @@ def check_wrappers_forward(env_id: str, **make_kwargs: Any) -> str:
                 fix = f"{name}.reset must call self.env.reset(seed=seed, options=options)"
                 require(got == task_id, f"task {got!r} through {name} at seed {seed}", task_id, fix)
                 what = f"two resets of {name} with seed {seed}"
-                require_equal(describe(first), describe(second), what, fix)
+                require_equal(fixed(env, *first), fixed(env, *second), what, fix)
             got = env.reset(options={"task": other.id})[1]["task"].id
             require(got == other.id, f"task {got!r} through {name}, options lost", other.id, fix)
             env.close()
@@ -104,7 +96,7 @@ def check_spec_round_trip(env_id: str, **make_kwargs: Any) -> str:
                 got = f"the spec of {name} does not round-trip: {type(error).__name__}: {error}"
                 require(False, got, "a spec of plain data", fix)
                 raise
-            first = describe(env.reset(seed=9))
+            first = fixed(env, *env.reset(seed=9))
             for kind, other in again.items():
                 require(
                     copies[kind] == spec, f"another spec of {name} from {kind}", "the same", fix
@@ -112,7 +104,7 @@ def check_spec_round_trip(env_id: str, **make_kwargs: Any) -> str:
                 got = str(other)
                 require(got == str(env), f"{got} from {kind}", str(env), fix)
                 what = f"{name} and {name} made from its spec ({kind})"
-                require_equal(first, describe(other.reset(seed=9)), what, fix)
+                require_equal(first, fixed(other, *other.reset(seed=9)), what, fix)
                 other.close()
             env.close()
     return f"{len(stacks)} stacks by JSON and pickle"
