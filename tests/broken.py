@@ -63,8 +63,6 @@ class StartsBySeed(CounterEnv):  # COMPLAINTS 85
 
 
 class DrawsWhenCloned(CounterEnv):
-    noise = 50
-
     def clone_state(self) -> Any:
         self.np_random.random()
         return super().clone_state()

@@ -83,7 +83,7 @@ BROKEN = [
     ("Reseeds", testing.check_unseeded_reset, "the first unseeded reset, differ"),
     ("IgnoresOption", testing.check_task_option, "expected: 'counter/train/0'"),
     ("StartsBySeed", testing.check_group_reset, "first results of envs 0 and 1 of a group"),
-    ("DrawsWhenCloned", testing.check_branch, "that was branched and one that was not"),
+    ("DrawsWhenCloned", testing.check_branch, "before and after a branch differ"),
     ("TakesObjects", testing.check_spec_round_trip, "the spec of bare does not round-trip"),
     ("NoText", testing.check_grammar, r"parse_action\(None\) raises AttributeError"),
     ("Hackable", testing.check_random_agent, "success of random actions on all of"),

@@ -60,6 +60,11 @@ def _future(env: Env, actions: Sequence[Any]) -> list[Any]:
     return rows if deterministic(env) else []
 
 
+def _position(env: Env) -> Any:
+    """What is seen, and where the env's generator stands."""
+    return describe((world_env(env).observe(), world_env(env).np_random.bit_generator.state))
+
+
 def check_clone(env_id: str, **make_kwargs: Any) -> str:
     """After clone and restore the same actions give the same, counters and randomness included."""
     with made(env_id, **make_kwargs) as bare:
@@ -104,12 +109,10 @@ def check_branch(env_id: str, **make_kwargs: Any) -> str:
         actions = _started(env, 5)
         _started(control, 5)
         for rng in ("same", "fresh"):
-            before = describe(world_env(env).observe())
+            before = _position(env)
             with branch(env, rng=rng) as below:
                 go_on(below, actions[::-1])
-            require_equal(
-                before, describe(world_env(env).observe()), "before and after a branch", _FIX
-            )
+            require_equal(before, _position(env), "before and after a branch", _FIX)
         with branch(env, rng="same") as below:
             ahead = _future(below, actions)
         a, b = _future(env, actions), _future(control, actions)

@@ -77,9 +77,9 @@ def check_requests(env_id: str, **make_kwargs: Any) -> str:
         fix = "let _request change nothing and draw from its `rng` only"
         for step in range(3 * STEPS):
             action = pick_action(env, info, rng)
-            before = describe((base.observe(), base._rng_state(), _state(base)))
+            before = describe((base.observe(), base.np_random.bit_generator.state, _state(base)))
             first, second = base.request(action), base.request(action)
-            after = describe((base.observe(), base._rng_state(), _state(base)))
+            after = describe((base.observe(), base.np_random.bit_generator.state, _state(base)))
             require_equal(before, after, f"the env before and after request(), step {step},", fix)
             same = first == second
             require(same, f"{first!r} and then {second!r} for {action!r}", "equal requests", fix)
