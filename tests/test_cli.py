@@ -96,7 +96,7 @@ def test_check_passes(capsys: pytest.CaptureFixture[str], two_checks: None) -> N
     assert code == 0
     assert "ok   same_seed" in out
     assert out.endswith(f"{SOKOBAN}: 2 passed, 0 failed, 0 skipped\n")
-    assert "3 tasks, 4 idle agents" in out  # one task a split
+    assert "12 episodes of 4 idle agents" in out  # one task a split
 
 
 def test_check_fails(capsys: pytest.CaptureFixture[str], two_checks: None) -> None:
