@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import random
 from collections import Counter, OrderedDict, defaultdict, deque
-from types import BuiltinFunctionType, FunctionType
+from types import BuiltinFunctionType, CellType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,10 @@ from dyna_gym.generators import GENERATORS
 from dyna_gym.task import Task
 
 ATOMIC = frozenset(
-    {bool, int, float, complex, str, bytes, type(None), type, FunctionType, BuiltinFunctionType}
+    {bool, int, float, complex, str, bytes, type(None), type, BuiltinFunctionType}
     | {np.bool_, np.uint8, np.int32, np.int64, np.float32, np.float64, np.str_, Task}
 )
-"""Types whose values cannot be changed in place (of a function's closure nobody can know)."""
+"""Types whose values cannot be changed in place."""
 _CONTAINERS = frozenset({list, dict, set, deque, OrderedDict, defaultdict, Counter})
 MUTABLE = _CONTAINERS | {bytearray, np.ndarray, *GENERATORS}
 """Types that people do change in place."""
@@ -57,9 +57,30 @@ def copied(value: Any, memo: dict[int, Any]) -> Any:
         _remember(value, rows, memo)
         rows.extend([copied(x, memo) for x in value])
         return rows
+    if kind is FunctionType:
+        return _function(value, memo)
     if kind in _CONTAINERS and _flat(value):
         return _remember(value, copy.copy(value), memo)
     return copy.deepcopy(value, memo)
+
+
+def _function(value: FunctionType, memo: dict[int, Any]) -> FunctionType:
+    """The function, seeing in its closure what stands for what it saw; nothing in there is copied."""
+    cells = []
+    for cell in value.__closure__ or ():
+        try:
+            found = memo.get(id(cell.cell_contents), memo)
+        except ValueError:  # nothing in it yet
+            found = memo
+        cells.append(cell if found is memo else CellType(found))
+    if all(a is b for a, b in zip(cells, value.__closure__ or (), strict=True)):
+        return value
+    made = FunctionType(
+        value.__code__, value.__globals__, value.__name__, value.__defaults__, tuple(cells)
+    )
+    made.__kwdefaults__ = value.__kwdefaults__
+    made.__dict__.update(value.__dict__)
+    return made
 
 
 def _remember(value: Any, copy_: Any, memo: dict[int, Any]) -> Any:
@@ -81,6 +102,8 @@ def _items(value: dict[Any, Any], memo: dict[int, Any]) -> dict[Any, Any]:
 
 def fits(present: Any, saved: Any) -> bool:
     """Whether `fill` can make an object equal to a copy that was made of it."""
+    if type(present) is FunctionType:
+        return True  # it is what it was
     if type(present) is not type(saved) or type(present) not in MUTABLE:
         return False
     if isinstance(present, np.ndarray):
@@ -91,6 +114,8 @@ def fits(present: Any, saved: Any) -> bool:
 
 def fill(present: Any, saved: Any, memo: dict[int, Any]) -> None:
     """Make an object equal to a copy of it, in place, for whoever else holds it."""
+    if isinstance(present, FunctionType):
+        return
     if isinstance(present, np.ndarray):
         np.copyto(present, saved)
     elif isinstance(present, np.random.Generator):
