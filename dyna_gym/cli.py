@@ -11,12 +11,13 @@ import difflib
 import json
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import gymnasium as gym
 
 from dyna_gym import __version__
 from dyna_gym.errors import ConfigError, DynaGymError
+from dyna_gym.launch import exit_code, one_line_warnings
 
 Subparsers = Any  # argparse's own type for it is private
 
@@ -38,18 +39,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: Arguments without the program's name; default those of the process.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    try:
-        args = _parser(arguments).parse_args(arguments)
-        return int(args.run(args))
-    except (DynaGymError, gym.error.Error) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
+    args = _parser(arguments).parse_args(arguments)
+    with one_line_warnings():
+        return exit_code(lambda: args.run(args))
+
+
+class _Parser(argparse.ArgumentParser):
+    """Tells a mistake in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with code 2."""
+        told = " ".join(message.split())
+        self.exit(2, f"error: {told} (usage: {self.prog} --help)\n")
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="dyna-gym",
         description="Environments and wrappers for LLM agents that learn by imagining.",
         epilog=_EPILOG,
@@ -211,11 +216,27 @@ def _require_known(env_id: str) -> None:
                 "run the command where it can, or install it"
             ) from error
     if name in gym.registry:
+        _require_world(name)
         return
     ours = [known for known in gym.registry if known.startswith(("DynaGym", "DreamGym"))]
     near = difflib.get_close_matches(name, ours, n=1, cutoff=0.4)
     hint = f"did you mean {near[0]!r}?" if near else "for an env of yours give module:id"
     raise ConfigError(f"there is no id {name!r}; {hint} (`dyna-gym envs` lists them)")
+
+
+def _require_world(env_id: str) -> None:
+    """An id of another project is a mistake of the user's, not 25 failures of an env."""
+    from gymnasium.envs.registration import load_env_creator
+
+    from dyna_gym.env import WorldEnv
+
+    entry_point = gym.spec(env_id).entry_point
+    creator = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
+    if isinstance(creator, type) and not issubclass(creator, WorldEnv):
+        raise ConfigError(
+            f"{env_id!r} is a {creator.__name__}, expected an env of dyna_gym: its class is derived from "
+            "dyna_gym.env.WorldEnv (`dyna-gym envs` lists the ids)"
+        )
 
 
 # -- eval ------------------------------------------------------------------------------------------

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
+import re
+import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dyna_gym.errors import ConfigError
-from dyna_gym.files import write_json
+from dyna_gym.files import check_writable, write_json
+from dyna_gym.launch import check_numbers, json_settings
 from dyna_gym.learning.collect import collect, split_failed
-from dyna_gym.policies import Policy, make_policy
+from dyna_gym.policies import (
+    BASELINES,
+    Policy,
+    TrainablePolicy,
+    choose_form,
+    load_policy,
+    make_policy,
+)
+from dyna_gym.prompts import STYLES
 from dyna_gym.task import SPLITS
 from dyna_gym.trajectory import Trajectory, write_trajectories
 
@@ -103,6 +114,57 @@ def paired_difference(
     return told
 
 
+def cast(
+    policy: Policy | str,
+    env_id: str,
+    count: int,
+    *,
+    seed: int = 0,
+    style: str | None = None,
+    history: int | None = None,
+    settings: dict[str, Any] | None = None,
+    **stack: Any,
+) -> tuple[Policy, list[Any]]:
+    """A policy, and agent envs whose prompts are written as it was trained to read them.
+
+    Args:
+        policy: The policy, or the name of one (`dyna_gym.policies.make_policy`).
+        env_id: A registered id.
+        count: How many envs.
+        seed: Seed of a policy that is made here.
+        style: Prompt style; None is what the policy was trained on, else `full`.
+        history: Past steps in the prompt; None is what the policy was trained on, else 2.
+        settings: Arguments of the world.
+        stack: Further arguments of `dyna_gym.make_agent_env`.
+
+    Raises:
+        ConfigError: Something of it cannot be had, or the policy was made for another world.
+    """
+    from dyna_gym.wrappers.stack import make_agent_env
+
+    settings = dict(settings or {})
+    clash = sorted(
+        settings.keys() & {"env_id", "response", "reward", "history", "style", "lookahead"}
+    )
+    if clash:
+        raise ConfigError(
+            f"settings: got {clash}, expected arguments of the world only; {', '.join(clash)}: not one of them"
+        )
+    if isinstance(policy, str) and policy not in BASELINES and Path(policy).is_dir():
+        policy = load_policy(policy, seed=seed)
+    form = choose_form(policy, style, history)
+    envs: list[Any] = [
+        make_agent_env(env_id, style=form.style, history=form.history, **stack, **settings)
+        for _ in range(count)
+    ]
+    world = envs[0].unwrapped.world
+    if isinstance(policy, str):
+        policy = make_policy(policy, world=world, envs=envs, seed=seed)
+    elif isinstance(policy, TrainablePolicy):
+        policy.check_world(world)
+    return policy, envs
+
+
 def play(
     policy: Policy | str,
     env_id: str,
@@ -112,8 +174,8 @@ def play(
     first: int = 0,
     response: str = "plain",
     temperature: float | None = None,
-    style: str = "full",
-    history: int = 2,
+    style: str | None = None,
+    history: int | None = None,
     lookahead: dict[str, Any] | None = None,
     settings: dict[str, Any] | None = None,
     seed: int = 0,
@@ -129,35 +191,38 @@ def play(
         first: Number of the first task.
         response: Response layer.
         temperature: Of a policy that has one; 0 is greedy; None leaves it.
-        style: Prompt style.
-        history: Past steps in the prompt.
+        style: Prompt style; None is what the policy was trained on, else `full`.
+        history: Past steps in the prompt; None is what the policy was trained on, else 2.
         lookahead: Arguments of the response layer.
         settings: Arguments of the world.
         seed: Seed of the policy and of the episodes.
         progress: Label of a progress bar, or None.
+
+    Raises:
+        ConfigError: A setting cannot be used, or the policy was made for another world.
     """
-    from dyna_gym.wrappers.stack import make_agent_env
-
+    given = argparse.Namespace(episodes=episodes, first=first, seed=seed)
+    check_numbers(given, counts=("episodes",), from_zero=("first", "seed"))
+    if temperature is not None and not 0 <= temperature < math.inf:
+        raise ConfigError(f"temperature: got {temperature!r}, expected a finite number >= 0")
     settings = {"split": split, **(settings or {})}
-
-    def make() -> Any:
-        return make_agent_env(
-            env_id,
-            response=response,
-            style=style,
-            history=history,
-            lookahead=lookahead,
-            **settings,
+    policy, envs = cast(
+        policy,
+        env_id,
+        min(MAX_ENVS, episodes),
+        seed=seed,
+        style=style,
+        history=history,
+        settings=settings,
+        response=response,
+        lookahead=lookahead,
+    )
+    all_tasks = envs[0].unwrapped.tasks
+    if len(all_tasks) < first + 1:
+        raise ConfigError(
+            f"split {split!r} of {env_id} has {len(all_tasks)} tasks, got first={first}"
         )
-
-    envs = [make()]
-    available = len(envs[0].unwrapped.tasks)
-    if available < first + 1:
-        raise ConfigError(f"split {split!r} of {env_id} has {available} tasks, got first={first}")
-    tasks = [envs[0].unwrapped.tasks[i] for i in range(first, min(first + episodes, available))]
-    envs += [make() for _ in range(min(MAX_ENVS, len(tasks)) - 1)]
-    if isinstance(policy, str):
-        policy = make_policy(policy, world=envs[0].unwrapped.world, envs=envs, seed=seed)
+    tasks = [all_tasks[i] for i in range(first, min(first + episodes, len(all_tasks)))]
     policy.seed(seed)
     before = getattr(policy, "temperature", None)
     if temperature is not None and before is not None:
@@ -204,33 +269,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--episodes", type=int, default=100, help="tasks a split")
     parser.add_argument("--response", default="plain", choices=["plain", "sim_rollout", "resim"])
     parser.add_argument("--temperatures", nargs="+", type=float, default=[0.0, 1.0])
-    parser.add_argument("--style", default="full", choices=["full", "compact"])
-    parser.add_argument("--history", type=int, default=2)
+    own = "default: what the policy was trained with"
+    parser.add_argument("--style", choices=STYLES, help=f"prompt style; {own}")
+    parser.add_argument("--history", type=int, help=f"past steps in the prompt; {own}")
     parser.add_argument(
-        "--lookahead", type=json.loads, default=None, help="JSON, such as '{\"breadth\": 8}'"
+        "--lookahead", help="arguments of the response layer as JSON, such as '{\"breadth\": 8}'"
     )
-    parser.add_argument(
-        "--settings", type=json.loads, default=None, help="arguments of the world, as JSON"
-    )
+    parser.add_argument("--settings", help="arguments of the world, as JSON")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", default=None, help="folder for summary.json and trajectories")
 
 
 def run(args: argparse.Namespace) -> int:
     """``dyna-gym eval``."""
+    check_numbers(args, counts=("episodes",), from_zero=("seed",))
+    for temperature in args.temperatures:
+        if not 0 <= temperature < math.inf:
+            raise ConfigError(f"temperatures: got {temperature}, expected finite numbers >= 0")
     if args.response == "resim" and args.policy == "random":
         args.policy = (
             "aggregate"  # the one policy that makes sense of a search tree without a model
         )
+    if args.policy == "aggregate" and args.response != "resim":
+        raise ConfigError(
+            "policy: 'aggregate' writes what a search has found; add --response resim"
+        )
+    if args.out is not None:
+        check_writable(args.out)
+    name: str = args.policy
+    policy: Policy | str = name
+    if name not in BASELINES and Path(name).is_dir():
+        policy = load_policy(name, seed=args.seed)
     rows: dict[str, dict[str, Any]] = {}
     # Only a policy that samples has a temperature.
-    temperatures = [None] if args.policy in ("random", "expert", "aggregate") else args.temperatures
+    temperatures = args.temperatures if isinstance(policy, TrainablePolicy) else [None]
     for split in args.splits:
         for temperature in temperatures:
-            name = f"{args.policy} {split}" + ("" if temperature is None else f" T={temperature:g}")
+            label = f"{name} {split}" + ("" if temperature is None else f" T={temperature:g}")
             started = time.perf_counter()
             episodes = play(
-                args.policy,
+                policy,
                 args.id,
                 split=split,
                 episodes=args.episodes,
@@ -238,19 +316,34 @@ def run(args: argparse.Namespace) -> int:
                 temperature=temperature,
                 style=args.style,
                 history=args.history,
-                lookahead=args.lookahead,
-                settings=args.settings,
+                lookahead=json_settings(args.lookahead, "lookahead"),
+                settings=json_settings(args.settings),
                 seed=args.seed,
-                progress=name,
+                progress=label,
             )
-            rows[name] = {
+            rows[label] = {
                 **summarise(episodes),
                 "seconds": round(time.perf_counter() - started, 2),
             }
             if args.out:
-                file = name.replace("/", "_").replace(" ", "-")
+                file = re.sub(r"[^\w.=+-]+", "_", label.replace(" ", "-"))[-150:]
                 write_trajectories(f"{args.out}/{file}.jsonl", episodes)
     print(table(rows))
+    for told in _oddities(policy):
+        print(f"warning: {told}", file=sys.stderr)
     if args.out:
         write_json(f"{args.out}/summary.json", rows)
     return 0
+
+
+def _oddities(policy: Policy | str) -> list[str]:
+    """What a policy could not read, over all that it has played."""
+    counts = getattr(policy, "counts", {})
+    kinds = {
+        "unknown_prompts": "held unknown tokens",
+        "long_prompts": "were cut to fit the context",
+    }
+    total = counts.get("prompts", 0)
+    return [
+        f"{counts[k]:,} of {total:,} prompts {told}" for k, told in kinds.items() if counts.get(k)
+    ]

@@ -77,6 +77,20 @@ def write_text(path: PathLike, text: str) -> None:
     os.replace(partial, target)
 
 
+def check_writable(folder: PathLike) -> None:
+    """Check, before anything is computed, that files can be written to a folder; it is made.
+
+    Raises:
+        ConfigError: They cannot.
+    """
+    probe = Path(folder) / f".probe{os.getpid()}"
+    try:
+        write_text(probe, "")
+        probe.unlink()
+    except OSError as error:
+        raise ConfigError(f"cannot write to the folder {str(folder)!r} ({error})") from None
+
+
 def write_json(path: PathLike, data: Any) -> None:
     """Write a JSON file, all or nothing."""
     write_text(path, to_json(data, indent=2) + "\n")

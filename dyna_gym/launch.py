@@ -116,15 +116,20 @@ def run_trainer(main: Callable[[Any], Any], args: type, description: str | None)
     """
     follow_parent()
     stop_on_signals()
+
+    def call() -> None:
+        main(_parse(args, description))
+
     with one_line_warnings():
-        code = exit_code(lambda: main(_parse(args, description)))
-    sys.exit(code)
+        sys.exit(exit_code(call))
 
 
-def exit_code(call: Callable[[], Any]) -> int:
-    """Call; what goes wrong is told in one line on standard error, and the exit code says what it was."""
+def exit_code(call: Callable[[], int | None]) -> int:
+    """Call, and return its exit code; what goes wrong is told in one line on standard error."""
     try:
-        call()
+        code = call()
+        sys.stdout.flush()  # here, where a reader that has gone can still be told
+        return code or 0
     except BrokenPipeError:  # who read our output has gone: `... | head`
         with contextlib.suppress(OSError):  # nor does the interpreter write what is left
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -133,7 +138,6 @@ def exit_code(call: Callable[[], Any]) -> int:
         return tell_error(error)
     except KeyboardInterrupt:
         return 130
-    return 0
 
 
 def tell_error(error: Exception) -> int:

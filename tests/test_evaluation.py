@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dyna_gym import make_agent_env
 from dyna_gym.cli import main
-from dyna_gym.errors import ConfigError
-from dyna_gym.evaluation import evaluate, paired_difference, summarise, wilson_interval
+from dyna_gym.errors import ConfigError, DynaGymWarning
+from dyna_gym.evaluation import evaluate, paired_difference, play, summarise, wilson_interval
+from dyna_gym.policies import PromptForm, RandomPolicy, choose_form, load_policy
 from dyna_gym.responses import Response
 from dyna_gym.task import Task
 from dyna_gym.trajectory import Trajectory, Transition
+from tests.policies.tiny import nano
 
 ID = "DynaGym-Sokoban-v0"
 
@@ -75,8 +79,87 @@ def test_eval_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert len(list(tmp_path.glob("*.jsonl"))) == 2
 
 
-def test_eval_of_a_missing_policy_is_a_clear_error(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["eval", ID, "--policy", "nowhere", "--episodes", "1"]) == 2
-    assert (
-        "expected 'random', 'expert', 'aggregate' or an existing folder" in capsys.readouterr().err
-    )
+# -- a saved policy knows how its prompts were written ----------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def compact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy (of random weights) that was trained on compact prompts without history."""
+    folder = tmp_path_factory.mktemp("policy")
+    policy = nano(max_new_tokens=8)
+    policy.prompt_form = PromptForm("compact", 0)
+    policy.save(str(folder))
+    return folder
+
+
+FEW: dict[str, Any] = {"episodes": 2, "settings": {"max_steps": 2}}
+
+
+@pytest.mark.parametrize(
+    ("told", "form"),
+    [
+        ({}, ("compact", 0)),
+        ({"style": "compact"}, ("compact", 0)),
+        ({"style": "compact", "history": 0}, ("compact", 0)),
+        ({"history": 2}, ("compact", 2)),
+        ({"style": "full"}, ("full", 0)),
+    ],
+)
+@pytest.mark.parametrize("as_name", [True, False])
+@pytest.mark.filterwarnings("ignore:.*unknown to the policy:dyna_gym.errors.DynaGymWarning")
+def test_a_policy_is_played_as_it_was_trained(
+    compact: Path, told: dict[str, Any], form: tuple[str, int], as_name: bool
+) -> None:
+    policy = str(compact) if as_name else load_policy(compact)
+    if form == ("compact", 0):
+        episodes = play(policy, ID, **FEW, **told)
+    else:
+        with pytest.warns(
+            DynaGymWarning, match="trained on prompts of style 'compact' with history 0"
+        ):
+            episodes = play(policy, ID, **FEW, **told)
+    wanted = make_agent_env(ID, style=form[0], history=form[1], split="eval_id", max_steps=2)
+    first = episodes[0]
+    prompt, _ = wanted.reset(seed=first.seed, options={"task": first.task})
+    assert first.transitions[0].prompt == prompt
+    prompt, *_ = wanted.step(first.transitions[0].response.text)
+    assert first.transitions[1].prompt == prompt
+
+
+def test_policies_that_know_nothing_get_the_default() -> None:
+    assert choose_form(RandomPolicy()) == PromptForm("full", 2)
+    assert choose_form(nano(), "compact", 3) == PromptForm("compact", 3)
+
+
+@pytest.mark.filterwarnings("always::dyna_gym.errors.DynaGymWarning")
+def test_the_command_line_tells_a_contradiction_and_what_cannot_be_read(
+    compact: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["eval", ID, "--policy", str(compact), "--episodes", "2", "--splits", "eval_id"]
+    words += ["--settings", '{"max_steps": 2}', "--temperatures", "1"]
+    assert main(words) == 0
+    assert "warning" not in capsys.readouterr().err
+    assert main([*words, "--style", "full"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["warning"] * 3
+    assert "trained on prompts of style 'compact'" in lines[0]
+    assert "are unknown to the policy" in lines[1]
+    assert lines[2] == "warning: 4 of 4 prompts held unknown tokens"
+
+
+@pytest.mark.parametrize("settings", [{"size": 9}, {"ood_size": 10}])
+def test_a_policy_of_another_vocabulary_is_refused(
+    compact: Path, settings: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["eval", ID, "--policy", str(compact), "--settings", json.dumps(settings)]
+    assert main(words) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "use the world and the settings that it was trained with" in err
+
+
+def test_a_policy_of_another_world_is_refused(compact: Path) -> None:
+    with pytest.raises(
+        ConfigError, match="got a NanoPolicy of the world 'sokoban', expected one of 'counter'"
+    ):
+        play(str(compact), "tests.worlds:DynaTest-Counter-v0", episodes=1)

@@ -58,7 +58,7 @@ from dyna_gym.learning.rl import (
     zero_advantage_frac,
 )
 from dyna_gym.learning.rows import Row, episode_rows, fill_old_logprobs
-from dyna_gym.policies import TrainablePolicy, load_policy
+from dyna_gym.policies import PromptForm, TrainablePolicy, choose_form, load_policy
 from dyna_gym.progress import Progress
 from dyna_gym.runs import RunFolder
 from dyna_gym.trajectory import Trajectory
@@ -104,10 +104,12 @@ class Args:
     """Passes over the responses of an update."""
     gate_tasks: int = 64
     """Training tasks on which SimRollout is held against standard rollouts before training; 0: not."""
-    history: int = 2
-    """Past steps in the prompt (h)."""
-    style: Literal["compact", "full"] = "compact"
-    """Prompt style."""
+    train_on_cut: bool = True
+    """Train on responses that the token limit cut off, too; see trainers/grpo.py."""
+    history: int | None = None
+    """Past steps in the prompt (h); default: what the policy was trained with."""
+    style: Literal["compact", "full"] | None = None
+    """Prompt style; default: what the policy was trained with."""
     seed: int = 0
     """Seed of tasks, sampling and shuffling."""
     resume: bool = False
@@ -119,7 +121,7 @@ def main(args: Args) -> str:
     check_numbers(
         args,
         counts=("tokens", "groups", "group_size", "minibatch", "epochs", "max_depth"),
-        from_zero=("n_t", "n_pi", "warmup", "gate_tasks", "history", "seed"),
+        from_zero=("n_t", "n_pi", "warmup", "gate_tasks", "seed"),
         positive=("lr", "clip"),
         not_negative=("kl_coef",),
     )
@@ -135,13 +137,15 @@ def main(args: Args) -> str:
 
 def _train(args: Args, run: RunFolder) -> str:
     policy = load_policy(run.checkpoint or args.policy)
+    policy.prompt_form = form = choose_form(policy, args.style, args.history)
     reference = load_policy(args.policy).copy()
     learner = Learner(policy, lr=args.lr, reference=reference)
     counters = Counters()
     if run.checkpoint is not None:
         counters = restore_learner(run.checkpoint, learner)
-    plain = _make_envs(args, "plain", args.group_size)
-    refine = _make_envs(args, "sim_rollout", args.group_size // 2)
+    plain = _make_envs(args, form, "plain", args.group_size)
+    refine = _make_envs(args, form, "sim_rollout", args.group_size // 2)
+    policy.check_world(plain[0].unwrapped.world)
     tasks = plain[0].unwrapped.tasks
     run.begin()
     if counters.update == 0 and args.gate_tasks:
@@ -209,7 +213,9 @@ def improve_simulation(
         refined += list(found[len(stds) :])
         for episode, a in zip(both, found, strict=True):
             weight = 1.0 / (len(tasks) * len(both))
-            rows += episode_rows(episode, float(a), weight, policy, prompts="plain")
+            rows += episode_rows(
+                episode, float(a), weight, policy, prompts="plain", cut=args.train_on_cut
+            )
         a_refine = refine_advantages(
             [e.total_reward for e in sims],
             [e.success for e in sims],
@@ -217,7 +223,7 @@ def improve_simulation(
         )
         for episode, a in zip(sims, a_refine, strict=True):
             weight = 1.0 / (len(tasks) * len(sims))
-            ref_rows += episode_rows(episode, float(a), weight, policy, prompts="sampled")
+            ref_rows += episode_rows(episode, float(a), weight, policy, cut=args.train_on_cut)
 
     gap = refine_gap(sim_groups, policy)
     settings = {"clip": args.clip, "kl_coef": args.kl_coef, "minibatch": args.minibatch}
@@ -256,7 +262,7 @@ def improve_policy(
     episodes = [e for group in groups for e in group]
     counters.count(episodes)
     run.save_trajectories(counters.update + 1, episodes)
-    rows, advantages = group_rows(groups, args.advantage, learner.policy)
+    rows, advantages = group_rows(groups, args.advantage, learner.policy, cut=args.train_on_cut)
     losses = learner.reinforce(
         rows,
         rng,
@@ -317,15 +323,14 @@ def gate(
         )
 
 
-def _make_envs(args: Args, response: str, size: int) -> list[Any]:
+def _make_envs(args: Args, form: PromptForm, response: str, size: int) -> list[Any]:
     lookahead = {"max_depth": args.max_depth} if response == "sim_rollout" else None
     return [
         make_agent_env(
             args.env_id,
             response=response,
-            history=args.history,
-            style=args.style,
             lookahead=lookahead,
+            **asdict(form),
             **json_settings(args.settings),
         )
         for _ in range(args.groups * size)

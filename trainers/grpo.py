@@ -11,6 +11,8 @@ Choices where the paper says nothing [NF]:
 * An episode that runs out of steps pays 0 at its last step, as a failed one.
 * Group size, learning rate, clip, KL coefficient and batch are the defaults below.
 * Episodes that the machinery spoiled are left out of their group and counted.
+* Responses that the token limit cut off are trained on (``--no-train-on-cut`` leaves them out);
+  their share is ``charts/cut_frac``.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from dyna_gym.learning.rl import (
     update_seed,
     zero_advantage_frac,
 )
-from dyna_gym.policies import load_policy
+from dyna_gym.policies import choose_form, load_policy
 from dyna_gym.progress import Progress
 from dyna_gym.runs import RunFolder
 
@@ -72,10 +74,13 @@ class Args:
     """Responses an optimiser step."""
     epochs: int = 1
     """Passes over the responses of an update."""
-    history: int = 2
-    """Past steps in the prompt (h)."""
-    style: Literal["compact", "full"] = "compact"
-    """Prompt style."""
+    train_on_cut: bool = True
+    """Train on responses that the token limit cut off, too. With ``--no-train-on-cut`` they are left out of the loss,
+    as in DAPO: a good start is not punished for its length, but nothing teaches the policy to come to an end."""
+    history: int | None = None
+    """Past steps in the prompt (h); default: what the policy was trained with."""
+    style: Literal["compact", "full"] | None = None
+    """Prompt style; default: what the policy was trained with."""
     seed: int = 0
     """Seed of tasks, sampling and shuffling."""
     resume: bool = False
@@ -87,7 +92,7 @@ def main(args: Args) -> str:
     check_numbers(
         args,
         counts=("tokens", "groups", "group_size", "minibatch", "epochs"),
-        from_zero=("warmup", "history", "seed"),
+        from_zero=("warmup", "seed"),
         positive=("lr", "clip"),
         not_negative=("kl_coef",),
     )
@@ -99,17 +104,17 @@ def main(args: Args) -> str:
 
 def _train(args: Args, run: RunFolder) -> str:
     policy = load_policy(run.checkpoint or args.policy)
+    policy.prompt_form = form = choose_form(policy, args.style, args.history)
     reference = load_policy(args.policy).copy()
     learner = Learner(policy, lr=args.lr, reference=reference)
     counters = Counters()
     if run.checkpoint is not None:
         counters = restore_learner(run.checkpoint, learner)
     envs = [
-        make_agent_env(
-            args.env_id, history=args.history, style=args.style, **json_settings(args.settings)
-        )
+        make_agent_env(args.env_id, **asdict(form), **json_settings(args.settings))
         for _ in range(args.groups * args.group_size)
     ]
+    policy.check_world(envs[0].unwrapped.world)  # type: ignore[attr-defined]
     tasks = envs[0].unwrapped.tasks  # type: ignore[attr-defined]
     run.begin()
     bar = Progress(args.tokens, "GRPO", initial=counters.generated_tokens, unit="tok", leave=True)
@@ -124,7 +129,7 @@ def _train(args: Args, run: RunFolder) -> str:
             args.group_size,
             update_seed(args.seed, counters.update),
         )
-        rows, advantages = group_rows(groups, args.advantage, policy)
+        rows, advantages = group_rows(groups, args.advantage, policy, cut=args.train_on_cut)
         losses = learner.reinforce(
             rows,
             rng,

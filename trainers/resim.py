@@ -50,6 +50,7 @@ from dyna_gym.policies import (
     RandomPolicy,
     TrainablePolicy,
     as_messages,
+    choose_form,
     load_policy,
 )
 from dyna_gym.progress import Progress, say
@@ -136,12 +137,16 @@ def check(args: Args) -> None:
         raise ConfigError(f"search.follow: got {args.search.follow!r}, expected plan or step")
     env = _make_env(args)
     make_value(args.value, env.unwrapped.world, getattr(env.unwrapped, "oracle", None))
+    if args.policy:
+        load_policy(args.policy, world=env.unwrapped.world)
     env.close()
 
 
 def _train(args: Args, run: RunFolder) -> dict[str, Any]:
     envs = [_make_env(args) for _ in range(args.n_envs)]
     policy, done = _restore(args, run, envs[0])
+    policy.prompt_form = choose_form(policy, args.style, args.history)
+    policy.check_world(envs[0].unwrapped.world)
     run.begin()
     learner = Learner(policy, lr=args.lr)
     if done:
@@ -163,7 +168,8 @@ def _train(args: Args, run: RunFolder) -> dict[str, Any]:
             loss = learner.imitate(batch)
             bar.to(k + 1, loss=loss)
             if step % args.checkpoint_every == 0 or k + 1 == args.steps:
-                run.log(step, losses__nll=loss, charts__round=number)
+                skipped = learner.skipped
+                run.log(step, losses__nll=loss, losses__skipped_steps=skipped, charts__round=number)
                 run.save_checkpoint(step, lambda path: _write(path, policy, learner))
         bar.close()
     policy.save(str(run.path / "policy"))

@@ -12,11 +12,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dyna_gym import make_agent_env
+from dyna_gym.evaluation import cast
 from dyna_gym.launch import check_numbers, json_settings, run_trainer
 from dyna_gym.learning.collect import collect, split_failed
 from dyna_gym.learning.value_model import ValueModel, value_labels
-from dyna_gym.policies import make_policy
 from dyna_gym.runs import RunFolder
 
 
@@ -46,10 +45,10 @@ class Args:
     """States an optimiser step."""
     lr: float = 1e-3
     """Learning rate."""
-    history: int = 0
-    """Past steps in the policy's prompt."""
-    style: Literal["compact", "full"] = "compact"
-    """Style of the policy's prompt."""
+    history: int | None = None
+    """Past steps in the policy's prompt; default: what it was trained with."""
+    style: Literal["compact", "full"] | None = None
+    """Style of the policy's prompt; default: what it was trained with."""
     seed: int = 0
     """Seed."""
     resume: bool = False
@@ -61,7 +60,7 @@ def main(args: Args) -> dict[str, Any]:
     check_numbers(
         args,
         counts=("tasks", "episodes", "steps", "batch"),
-        from_zero=("held_out", "history", "seed"),
+        from_zero=("held_out", "seed"),
         positive=("lr",),
         shares=("gamma",),
     )
@@ -70,14 +69,17 @@ def main(args: Args) -> dict[str, Any]:
 
 
 def _train(args: Args, run: RunFolder) -> dict[str, Any]:
-    envs = [
-        make_agent_env(
-            args.env_id, history=args.history, style=args.style, **json_settings(args.settings)
-        )
-        for _ in range(128)
-    ]
-    world, tasks = envs[0].unwrapped.world, envs[0].unwrapped.tasks  # type: ignore[attr-defined]
-    policy = make_policy(args.policy, world=world, envs=envs, seed=args.seed)
+    settings = json_settings(args.settings)
+    policy, envs = cast(
+        args.policy,
+        args.env_id,
+        128,
+        seed=args.seed,
+        style=args.style,
+        history=args.history,
+        settings=settings,
+    )
+    world, tasks = envs[0].unwrapped.world, envs[0].unwrapped.tasks
     run.begin()
     wanted = [tasks[i] for i in range(min(args.tasks + args.held_out, len(tasks)))]
     played = collect(

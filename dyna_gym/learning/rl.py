@@ -67,9 +67,18 @@ def rollout_groups(
 
 
 def group_rows(
-    groups: Sequence[Sequence[Trajectory]], kind: str, policy: TrainablePolicy
+    groups: Sequence[Sequence[Trajectory]],
+    kind: str,
+    policy: TrainablePolicy,
+    cut: bool = True,
 ) -> tuple[list[Row], list[np.ndarray]]:
     """Training rows of groups of standard rollouts, each group and each episode in it of equal weight.
+
+    Args:
+        groups: Episodes of each task.
+        kind: How returns become advantages.
+        policy: Encodes.
+        cut: Take responses that the token limit cut off, too.
 
     Returns:
         The rows, and the advantages of each group's episodes; failed episodes are left out.
@@ -81,23 +90,25 @@ def group_rows(
         found = group_advantages([e.total_reward for e in good], kind)
         advantages.append(found)
         for episode, a in zip(good, found, strict=True):
-            rows += episode_rows(episode, float(a), 1.0 / (len(groups) * len(good)), policy)
+            weight = 1.0 / (len(groups) * len(good))
+            rows += episode_rows(episode, float(a), weight, policy, cut=cut)
     return rows, advantages
 
 
 def episode_figures(groups: Sequence[Sequence[Trajectory]]) -> dict[str, float]:
-    """Mean success, simulation score, return, length and tokens a response; share of failed episodes."""
+    """Mean success, simulation score, return, length and tokens a response; shares of what was cut off or failed."""
     episodes = [e for group in groups for e in group]
     good, failed = split_failed(episodes)
     scores = [e.sim_score for e in good if e.sim_score is not None]
     steps = sum(len(e.transitions) for e in good)
-    answers = sum(1 + (t.draft is not None) for e in good for t in e.transitions)
+    answers = [r for e in good for t in e.transitions for r in (t.response, t.draft) if r]
     return {
         "success": _mean([float(e.success) for e in good]),
         "sim_score": _mean(scores),
         "return": _mean([e.total_reward for e in good]),
         "episode_length": steps / max(1, len(good)),
-        "tokens_per_response": sum(e.tokens for e in good) / max(1, answers),
+        "tokens_per_response": sum(e.tokens for e in good) / max(1, len(answers)),
+        "cut_frac": _mean([float(r.finish == "length") for r in answers]),
         "failed_rollouts_frac": failed / max(1, len(episodes)),
     }
 

@@ -34,6 +34,7 @@ def episode_rows(
     weight: float,
     policy: TrainablePolicy,
     prompts: str = "sampled",
+    cut: bool = True,
 ) -> list[Row]:
     """Rows of all steps of an episode.
 
@@ -46,6 +47,7 @@ def episode_rows(
             rollouts, and tau'_ref of Algorithm 2); `plain` under the prompts without futures (tau'). The
             latter are off-policy: no source says how their ratio is formed [NF]; here the old
             log-probabilities are recomputed under the prompt without futures.
+        cut: Take responses that the token limit cut off, too [NF]. Left out, the other steps keep their shares.
 
     Returns:
         One row a step that has tokens.
@@ -54,7 +56,7 @@ def episode_rows(
     for t in trajectory.transitions:
         share = weight / len(trajectory.transitions)
         tokens = t.response.token_ids
-        if not tokens:
+        if not tokens or (t.response.finish == "length" and not cut):
             continue
         if prompts == "plain" and t.plain_prompt is not None:
             prompt_ids = policy.encode(as_messages(t.plain_prompt))

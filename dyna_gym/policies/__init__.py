@@ -40,6 +40,9 @@ __all__ = [
 ]
 
 
+BASELINES = ("random", "expert", "aggregate")
+"""Policies without a model, by name."""
+
 _HEAVY = {"NanoPolicy": "nano", "TransformersPolicy": "transformers"}
 """Classes whose modules import torch, and those modules."""
 

@@ -131,10 +131,14 @@ class NanoPolicy(CausalPolicy):
         """
         settings = saved_settings(folder)
         try:
-            with torch.random.fork_rng(devices=[]):
-                model = LlamaForCausalLM(LlamaConfig.from_pretrained(folder))
             weights = load_file(Path(folder) / "model.safetensors")
             embedding = weights["model.embed_tokens.weight"]
+            config = LlamaConfig.from_pretrained(folder)
+            size = (config.vocab_size, config.hidden_size)
+            if embedding.shape != size:  # told here: an empty configuration means 7 billion weights
+                raise ValueError(f"weights of {tuple(embedding.shape)}, a configuration of {size}")
+            with torch.random.fork_rng(devices=[]):
+                model = LlamaForCausalLM(config)
             model.load_state_dict({**weights, "lm_head.weight": embedding})
             tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
             limit = settings["max_new_tokens"] if max_new_tokens is None else max_new_tokens
@@ -159,19 +163,14 @@ class NanoPolicy(CausalPolicy):
         Raises:
             ConfigError: It was made for another world, or the same with other settings.
         """
-        have = self.tokenizer.get_vocab()
-        try:
+        told = ""
+        if self.world_name == world.name:
+            have = self.tokenizer.get_vocab()
             lacking = [piece for piece in world.vocabulary() if piece not in have]
-        except NotImplementedError as error:
-            raise ConfigError(f"policy: {error}") from None
-        if self.world_name == world.name and not lacking:
-            return
-        told = (
-            f", without tokens for {len(lacking)} of its pieces, such as {lacking[0]!r}"
-            if lacking
-            else ""
-        )
+            if not lacking:
+                return
+            told = f", and {len(lacking)} pieces of its texts are no tokens, such as {lacking[0]!r}"
         raise ConfigError(
-            f"policy: got a NanoPolicy of the world {self.world_name!r}, expected one of {world.name!r}{told}; use "
-            "the world and the settings that it was trained with"
+            f"policy: got a NanoPolicy of the world {self.world_name!r}, expected one of {world.name!r}{told}; "
+            "use the world and the settings that it was trained with"
         )
