@@ -98,12 +98,12 @@ class WorldEnv(StatefulEnv[ObsT, ActT]):
         self.max_steps = max_steps
         self.render_mode = render_mode
         self.retries = _whole("retries", retries, 0)
-        self.backoff_s = float(backoff_s)
+        self.backoff_s = _seconds("backoff_s", backoff_s)
         self._all_tasks = self.tasks = world.tasks(split)
-        if tasks is not None:
-            self.tasks = tuple(self.lookup_task(t) for t in _listed(tasks))
         if len(self.tasks) == 0:
             raise ConfigError(f"world {world.name!r} has no tasks in split {split!r}")
+        if tasks is not None:
+            self.tasks = self._chosen(tasks)
         self.task: Task | None = None
         self.looking_ahead = 0
         """How many branches this env is in: what happens there is no part of the episode."""
@@ -155,6 +155,16 @@ class WorldEnv(StatefulEnv[ObsT, ActT]):
         raise NotImplementedError
 
     # -- tasks ------------------------------------------------------------------------------------
+
+    def _chosen(self, tasks: Any) -> tuple[Task, ...]:
+        what = "a list of task ids, of numbers of tasks or of Tasks (for one task a list of one)"
+        single = isinstance(tasks, (str, bytes, Task, Mapping)) or not hasattr(tasks, "__iter__")
+        if single or not (given := list(tasks)):
+            raise ConfigError(f"tasks: got {tasks!r}, expected {what}")
+        try:
+            return tuple(self.lookup_task(task) for task in given)
+        except (UnknownTask, TaskTypeError) as error:
+            raise ConfigError(f"tasks: {error}") from None
 
     def lookup_task(self, task: str | int | Task | Mapping[str, Any]) -> Task:
         """The task of that id in any split of this world, or of that number among ``tasks``.
@@ -238,7 +248,7 @@ class WorldEnv(StatefulEnv[ObsT, ActT]):
         def start() -> ObsT | Outcome[ObsT]:
             self._set_rng_state(rng)  # as an attempt that failed left it otherwise
             if "state" in options:
-                return self._start_from(chosen, options["state"], options.get("history", ()))
+                return self._start_from(chosen, options["state"], options["history"])
             return self._start(chosen)
 
         started = self._guarded(start)
@@ -271,6 +281,11 @@ class WorldEnv(StatefulEnv[ObsT, ActT]):
             options["task"] = self.lookup_task(options["task"])
         elif "state" in options or "history" in options:
             raise ConfigError("options: 'state' and 'history' need the 'task' that they are of")
+        if "history" in options and "state" not in options:
+            raise ConfigError("options: 'history' needs the 'state' that it led to")
+        if not isinstance(options.get("state", ""), str):
+            raise ConfigError(f"options: got the state {options['state']!r}, expected a str")
+        options["history"] = _pairs(options.get("history", ()))
         return options
 
     def step(self, action: ActT) -> tuple[ObsT, float, bool, bool, dict[str, Any]]:
@@ -372,10 +387,19 @@ def _whole(name: str, value: Any, least: int, also: str = "") -> int:
     return int(value)
 
 
-def _listed(tasks: Any) -> Sequence[Any]:
-    if isinstance(tasks, (str, bytes, Task, Mapping)) or not hasattr(tasks, "__iter__"):
-        raise ConfigError(
-            f"tasks: got {tasks!r}, expected a list of task ids, of numbers of tasks or of Tasks "
-            "(for one task a list of one)"
-        )
-    return list(tasks)
+def _seconds(name: str, value: Any) -> float:
+    number = isinstance(value, (int, float, np.integer, np.floating))
+    if not number or isinstance(value, bool) or not 0 <= value < float("inf"):
+        raise ConfigError(f"{name}: got {value!r}, expected a number of seconds >= 0")
+    return float(value)
+
+
+def _pairs(history: Any) -> tuple[tuple[str, str], ...]:
+    pairs = history if isinstance(history, (list, tuple)) else [history]
+    for pair in pairs:
+        right = isinstance(pair, (list, tuple)) and len(pair) == 2
+        if not (right and all(isinstance(text, str) for text in pair)):
+            raise ConfigError(
+                f"options: got {pair!r} in the history, expected (state, action) pairs"
+            )
+    return tuple((state, action) for state, action in pairs)

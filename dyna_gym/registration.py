@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import inspect
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 from gymnasium.envs.registration import WrapperSpec
+
+from dyna_gym.errors import ConfigError
 
 
 class WorldId(NamedTuple):
@@ -46,42 +49,71 @@ def register_world(
     """
     if env_id in gym.registry:
         return
+    # All that a creator needs stands in the string of its entry point, which any process can load.
+    name = f"{__name__}:{entry_point.replace(':', '.')}"
     if not batched:
         limit = WrapperSpec(
             name="TaskTimeLimit",
             entry_point="dyna_gym.wrappers.time_limit:TaskTimeLimit",
             kwargs={"default": budget},
         )
-        gym.register(id=env_id, entry_point=entry_point, additional_wrappers=(limit,))
+        gym.register(id=env_id, entry_point=name, additional_wrappers=(limit,))
         return
-    # Gymnasium has no vector entry point for ids with additional wrappers, so this entry point puts the
-    # limit on by itself. All that it needs stands in the string, which any process can load.
-    name = f"{entry_point.replace(':', '.')}@{'' if budget is None else budget}"
+    # Gymnasium has no vector entry point for ids with additional wrappers, so the creator puts the limit on.
     gym.register(
         id=env_id,
-        entry_point=f"{__name__}:{name}",
+        entry_point=f"{name}@{'' if budget is None else budget}",
         vector_entry_point=f"dyna_gym.vector:{env_id}",
     )
 
 
-class _Limited:
-    """Makes an env and puts `TaskTimeLimit` on it."""
+class _RenderModes(list[str]):
+    """What `gymnasium.make` asks for a mode, before the env is asked and where a wrong one trips it."""
 
-    def __init__(self, env_class: Any, budget: int | None) -> None:
-        self._class, self._budget = env_class, budget
-        self.metadata = env_class.metadata
-        self.__signature__ = inspect.signature(env_class.__init__).replace()
+    def __contains__(self, mode: object) -> bool:
+        if mode in tuple(self):
+            return True
+        expected = f"expected one of {list(self)} or None"
+        if mode == "human" and "rgb_array" in tuple(self):  # Gymnasium opens a window for it
+            if find_spec("pygame") is None:
+                raise ConfigError(
+                    "render_mode: got 'human', which opens a window with the package 'pygame', which is not "
+                    f"installed; {expected}, or install it with: pip install pygame"
+                )
+        elif not isinstance(mode, str) or not mode.endswith("_list"):
+            raise ConfigError(f"render_mode: got {mode!r}, {expected}")
+        return False
+
+
+class _Creator:
+    """Makes an env, and puts `TaskTimeLimit` on it where Gymnasium cannot.
+
+    Args:
+        env_class: The class.
+        limited: Whether to put a limit on.
+        budget: Its default.
+    """
+
+    def __init__(self, env_class: Any, limited: bool, budget: int | None) -> None:
+        self._class, self._limited, self._budget = env_class, limited, budget
+        modes = _RenderModes(env_class.metadata.get("render_modes", []))
+        self.metadata = {**env_class.metadata, "render_modes": modes}
+        self.__signature__ = inspect.signature(env_class)
 
     def __call__(self, **settings: Any) -> Any:
+        env = self._class(**settings)
+        if not self._limited:
+            return env
         from dyna_gym.wrappers.time_limit import TaskTimeLimit
 
-        return TaskTimeLimit(self._class(**settings), default=self._budget)
+        return TaskTimeLimit(env, default=self._budget)
 
 
 def __getattr__(name: str) -> Any:
+    # The entry points of `register_world`: module.Class or module.Class@budget.
     path, at, budget = name.partition("@")
-    if not at:
+    module, dot, env_class = path.rpartition(".")
+    if not dot:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, _, env_class = path.rpartition(".")
     found = getattr(import_module(module), env_class)
-    return _Limited(found, int(budget) if budget else None)
+    return _Creator(found, bool(at), int(budget) if budget else None)

@@ -16,6 +16,8 @@ from dyna_gym.walk import Env, Rollout, SearchTree, Walk
 
 __all__ = ["Rollout", "SearchTree", "ValueFn", "aggregate", "resim", "without_detours"]
 
+FOLLOW = ("step", "plan")
+"""Ways in which rollouts follow their responses; see `resim`."""
 Shown = tuple[Any, dict[str, Any]]
 ValueFn = Callable[[Sequence[Task], Sequence[str]], "np.ndarray"]
 """(tasks, states) of n rollout ends -> values [n] in [0, 1]: V_nu of the paper."""
@@ -53,8 +55,8 @@ def resim(
     for name, number in (("breadth", breadth), ("depth", depth), ("keep", keep)):
         if number < 1:
             raise ConfigError(f"{name}: got {number!r}, expected a whole number >= 1")
-    if follow not in ("step", "plan"):
-        raise ConfigError(f"follow: got {follow!r}, expected 'step' or 'plan'")
+    if follow not in FOLLOW:
+        raise ConfigError(f"follow: got {follow!r}, expected one of {', '.join(FOLLOW)}")
     walk = _walk_steps if follow == "step" else _walk_plans
     observed = [env.get_wrapper_attr("present")() for env in envs]
     trees = [SearchTree([], 0, []) for _ in envs]

@@ -92,7 +92,7 @@ def test_tasks_argument_narrows_what_is_drawn(make: Make) -> None:
         ({"max_steps": 0}, "max_steps: got 0"),
         ({"max_steps": "9"}, "max_steps: got '9'"),
         ({"render_mode": "human"}, "render_mode: got 'human'"),
-        ({"tasks": []}, "has no tasks in split 'train'"),
+        ({"tasks": []}, r"tasks: got \[\], expected a list"),
     ],
 )
 def test_bad_settings_are_told(settings: dict[str, Any], told: str) -> None:

@@ -85,9 +85,13 @@ def test_failed_machinery_is_not_a_failure_that_costs(make: Make) -> None:
     assert env.step("inc")[1] == 0.0
 
 
-def test_abstract_states_may_build_on_the_last_one(make: Make) -> None:
+def test_abstract_states_may_build_on_the_last_one(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inner = make("Counter")
-    inner.unwrapped.world.abstract = lambda previous, action, seen: f"{previous or ''}{action};"
+    world = inner.unwrapped.world  # other envs may share it
+    growing = lambda previous, action, seen: f"{previous or ''}{action};"  # noqa: E731
+    monkeypatch.setattr(world, "abstract", growing)
     env = AbstractStateWrapper(inner)
     assert env.reset(options=TO_TWO)[0] == "None;"
     assert env.step("inc")[0] == "None;inc;"
@@ -233,10 +237,13 @@ def test_discrete_actions(make: Make) -> None:
     assert env.step(0)[2]
 
 
-def test_discrete_actions_use_candidates_where_the_set_is_unbounded(make: Make) -> None:
+def test_discrete_actions_use_candidates_where_the_set_is_unbounded(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inner = make("Counter")
     inner.unwrapped._admissible = lambda: None
-    inner.unwrapped.world.candidates = lambda state: ("inc", f"say {state}")
+    world = inner.unwrapped.world  # other envs may share it
+    monkeypatch.setattr(world, "candidates", lambda state: ("inc", f"say {state}"))
     env = DiscreteActions(inner)
     env.reset(options=TO_TWO)
     assert env.actions == ("inc", "say n=0 goal=2")

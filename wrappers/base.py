@@ -10,6 +10,7 @@ import numpy as np
 from dyna_gym.env import WorldEnv
 from dyna_gym.errors import ConfigError
 from dyna_gym.layers import BranchableLayer
+from dyna_gym.spaces import UnicodeText
 from dyna_gym.world import World
 
 
@@ -29,29 +30,51 @@ class LayerWrapper(
     """
 
     def __init__(self, env: gym.Env[Any, Any], **recorded: Any) -> None:
-        if not isinstance(env, gym.Env):
-            raise ConfigError(
-                f"{type(self).__name__}: got the env {env!r}, expected a Gymnasium env"
-            )
+        world_env_of(type(self).__name__, env)  # says now what would otherwise fail at a step
         gym.utils.RecordConstructorArgs.__init__(self, **recorded)
         gym.Wrapper.__init__(self, env)
-        _ = self.world_env  # says now what would otherwise fail at the first step
 
     @property
     def world_env(self) -> WorldEnv[Any, Any]:
         """The env at the bottom of the stack."""
-        base = self.unwrapped
-        if not isinstance(base, WorldEnv):
-            raise ConfigError(
-                f"{type(self).__name__} wraps {type(base).__name__}, expected a dyna_gym WorldEnv "
-                "(see `dyna-gym envs` for the registered ids)"
-            )
-        return base
+        return world_env_of(type(self).__name__, self)
 
     @property
     def world(self) -> World:
         """The world of the env at the bottom of the stack."""
         return self.world_env.world
+
+
+def world_env_of(name: str, env: Any, text: bool = False) -> WorldEnv[Any, Any]:
+    """The env at the bottom of what a layer is given.
+
+    Args:
+        name: The layer, for the error.
+        env: What it wraps.
+        text: Whether the layer acts below in the text of the world's actions.
+
+    Raises:
+        ConfigError: It is no env, one of somebody else, or cannot be acted in this way.
+    """
+    if not isinstance(env, gym.Env):
+        raise ConfigError(f"{name}: got the env {env!r}, expected a Gymnasium env")
+    base = env.unwrapped
+    if not isinstance(base, WorldEnv):
+        raise ConfigError(
+            f"{name} wraps {type(base).__name__}, expected a dyna_gym WorldEnv "
+            "(see `dyna-gym envs` for the registered ids)"
+        )
+    if text and isinstance(env, gym.Wrapper) and env.has_wrapper_attr("world_layers"):
+        raise ConfigError(
+            f"{name} wraps {env}, which takes whole responses; expected a stack without a response layer, "
+            "which takes the world's actions"
+        )
+    if text and not isinstance(env.action_space, UnicodeText):
+        raise ConfigError(
+            f"{name} wraps {type(base).__name__}, whose actions are of {env.action_space}; expected text "
+            "(UnicodeText)"
+        )
+    return base
 
 
 def whole_number(name: str, value: Any, least: int) -> int:

@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 
 from dyna_gym.errors import ConfigError
-from dyna_gym.wrappers.base import LayerWrapper, whole_number
+from dyna_gym.wrappers.base import LayerWrapper, whole_number, world_env_of
 
 
 class DiscreteActions(LayerWrapper):
@@ -36,6 +36,7 @@ class DiscreteActions(LayerWrapper):
 
     def __init__(self, env: gym.Env[Any, Any], max_actions: int = 64) -> None:
         whole_number("max_actions", max_actions, 1)
+        world_env_of(type(self).__name__, env, text=True)
         super().__init__(env, max_actions=max_actions)
         self.action_space = gym.spaces.Discrete(max_actions)
         self._max_actions = max_actions

@@ -11,7 +11,7 @@ from dyna_gym.env import WorldEnv
 from dyna_gym.errors import ConfigError
 from dyna_gym.prompts import STYLES, aggregate_prompt, plain_prompt, refine_prompt
 from dyna_gym.spaces import UnicodeText
-from dyna_gym.wrappers.base import LayerWrapper, whole_number
+from dyna_gym.wrappers.base import LayerWrapper, whole_number, world_env_of
 
 
 class PromptWrapper(LayerWrapper):
@@ -41,6 +41,12 @@ class PromptWrapper(LayerWrapper):
         whole_number("history", history, 0)
         if style not in STYLES:
             raise ConfigError(f"style: got {style!r}, expected one of {', '.join(STYLES)}")
+        world_env_of(type(self).__name__, env)
+        if not env.has_wrapper_attr("world_layers"):
+            raise ConfigError(
+                f"PromptWrapper wraps {env}, expected a response layer (ReasoningActionWrapper, "
+                "SimRolloutWrapper or ReSimSearchWrapper) below"
+            )
         super().__init__(env, history=history, style=style)
         prompts = UnicodeText(1_000_000)
         self._picture: Space[Any] | None = _picture_space(self.world_env)
@@ -63,7 +69,6 @@ class PromptWrapper(LayerWrapper):
     ) -> tuple[Any, dict[str, Any]]:
         """Start an episode with an empty history."""
         _, info = self.env.reset(seed=seed, options=options)
-        self._check(info)
         self._past, self._steps, self._state = (), 0, info["state"]
         return self._prompt(info)
 
@@ -78,13 +83,6 @@ class PromptWrapper(LayerWrapper):
             self._state = info["state"]
         prompt, info = self._prompt(info)
         return prompt, reward, terminated, truncated, info
-
-    def _check(self, info: dict[str, Any]) -> None:
-        if "observation" not in info:
-            raise ConfigError(
-                f"PromptWrapper wraps {type(self.env).__name__}, expected a response layer "
-                "(ReasoningActionWrapper, SimRolloutWrapper or ReSimSearchWrapper) directly below"
-            )
 
     def _prompt(self, info: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         prompt = plain = ""

@@ -8,7 +8,7 @@ import gymnasium as gym
 
 from dyna_gym.responses import ParsedResponse, parse_response
 from dyna_gym.spaces import UnicodeText
-from dyna_gym.wrappers.base import LayerWrapper
+from dyna_gym.wrappers.base import LayerWrapper, world_env_of
 
 MAX_RESPONSE = 1_000_000
 
@@ -34,6 +34,7 @@ class ReasoningActionWrapper(LayerWrapper):
     """
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
+        world_env_of(type(self).__name__, env, text=True)
         super().__init__(env)
         self.action_space = UnicodeText(MAX_RESPONSE)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import gymnasium as gym
 
+from dyna_gym.errors import ConfigError
 from dyna_gym.policies.base import prompt_of
 from dyna_gym.responses import Response
 from dyna_gym.trajectory import Trajectory, Transition, append_trajectory
@@ -40,9 +41,14 @@ class RecordTrajectories(LayerWrapper):
     _refusal = "it writes what happens to a file"
 
     def __init__(self, env: gym.Env[Any, Any], path: str | os.PathLike[str]) -> None:
+        if not isinstance(path, (str, os.PathLike)) or Path(path).is_dir():
+            raise ConfigError(f"path: got {path!r}, expected the path of a file to append to")
         super().__init__(env, path=os.fspath(path))
         self._path = Path(path)
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"path: got {path!r}, whose folder cannot be made: {error}") from None
         self._episode: Trajectory | None = None
         self._prompt: Any = None
         self._info: dict[str, Any] = {}

@@ -12,10 +12,10 @@ from gymnasium.envs.registration import EnvSpec, WrapperSpec
 from dyna_gym.branching import check_branchable
 from dyna_gym.errors import ConfigError
 from dyna_gym.policies import make_policy
-from dyna_gym.search import SearchTree, resim
+from dyna_gym.search import FOLLOW, SearchTree, resim
 from dyna_gym.spaces import UnicodeText
 from dyna_gym.values import make_value
-from dyna_gym.wrappers.base import LayerWrapper, whole_number
+from dyna_gym.wrappers.base import LayerWrapper, whole_number, world_env_of
 from dyna_gym.wrappers.prompt import PromptWrapper
 from dyna_gym.wrappers.reasoning_action import MAX_RESPONSE, ReasoningActionWrapper
 
@@ -64,8 +64,15 @@ class ReSimSearchWrapper(LayerWrapper):
     ) -> None:
         for name, number in (("breadth", breadth), ("depth", depth), ("keep", keep)):
             whole_number(name, number, 1)
+        whole_number("seed", seed, 0)
+        for name, given in (("proposer", proposer), ("value", value)):
+            if not isinstance(given, str):
+                raise ConfigError(f"{name}: got {given!r}, expected a name or a folder (str)")
         if search != "dfs":
             raise ConfigError(f"search: got {search!r}, expected 'dfs'")
+        if follow not in FOLLOW:
+            raise ConfigError(f"follow: got {follow!r}, expected one of {', '.join(FOLLOW)}")
+        world_env_of(type(self).__name__, env, text=True)
         check_branchable(env)
         # The proposer acts in an agent env of its own over the same layers below, so its prompts have the
         # history that it knows; it is also what executes the response.

@@ -38,10 +38,10 @@ class OutcomeReward(LayerWrapper):
         success: float = 10.0,
         failure: float = 0.0,
     ) -> None:
-        super().__init__(env, step=step, success=success, failure=failure)
         self._step = finite_number("step", step)
         self._success = finite_number("success", success)
         self._failure = finite_number("failure", failure)
+        super().__init__(env, step=self._step, success=self._success, failure=self._failure)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step and replace the reward."""

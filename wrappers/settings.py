@@ -10,10 +10,12 @@ from importlib import import_module
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 from gymnasium.envs.registration import load_env_creator
 
 from dyna_gym.env import WorldEnv
 from dyna_gym.errors import ConfigError
+from dyna_gym.wrappers.base import whole_number
 
 
 def finite_number(name: str, value: Any) -> float:
@@ -22,7 +24,8 @@ def finite_number(name: str, value: Any) -> float:
     Raises:
         ConfigError: It is not.
     """
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    number = isinstance(value, (int, float, np.integer, np.floating))
+    number = number and not isinstance(value, bool)
     if not number or not math.isfinite(value):
         raise ConfigError(f"{name}: got {value!r}, expected a finite number")
     return float(value)
@@ -94,6 +97,8 @@ def make_world_env(
     allowed = None if creator is None else arguments(creator)
     if allowed is not None:
         check_names("settings", settings, [*allowed, "max_episode_steps", "disable_env_checker"])
+    if settings.get("max_episode_steps") is not None:
+        whole_number("max_episode_steps", settings["max_episode_steps"], 1)
     try:
         env = gym.make(spec, **{**make, **settings})
     except TypeError as error:

@@ -15,9 +15,9 @@ from dyna_gym.errors import ConfigError, MachineryError
 from dyna_gym.responses import parse_response
 from dyna_gym.simulation import Ahead, Tried, look_ahead
 from dyna_gym.spaces import UnicodeText
-from dyna_gym.wrappers.base import LayerWrapper, whole_number
+from dyna_gym.wrappers.base import LayerWrapper, whole_number, world_env_of
 from dyna_gym.wrappers.reasoning_action import MAX_RESPONSE, execute_response
-from dyna_gym.wrappers.settings import make_world_env
+from dyna_gym.wrappers.settings import check_mapping, make_world_env
 from dyna_gym.wrappers.time_limit import remaining_steps
 
 
@@ -77,12 +77,14 @@ class SimRolloutWrapper(LayerWrapper):
         simulator_settings: Mapping[str, Any] | None = None,
     ) -> None:
         whole_number("max_depth", max_depth, 1)
+        world_env_of(type(self).__name__, env, text=True)
+        simulator_settings = check_mapping("simulator_settings", simulator_settings)
         super().__init__(
             env, max_depth=max_depth, simulator=simulator, simulator_settings=simulator_settings
         )
         self.action_space = UnicodeText(MAX_RESPONSE)
         self._max_depth = max_depth
-        self._simulator = self._make_simulator(simulator, dict(simulator_settings or {}))
+        self._simulator = self._make_simulator(simulator, simulator_settings)
         if self._simulator is None:
             check_branchable(env)
         self._draft: str | None = None  # None: the next response is a draft
